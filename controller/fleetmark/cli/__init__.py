@@ -1,0 +1,1 @@
+"""The command line: each verb parses its arguments, calls one station and prints."""
