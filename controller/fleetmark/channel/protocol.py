@@ -1,7 +1,4 @@
-"""The way to a host: run a program, read and write files. Only user of fabric/paramiko.
-
-One connection a host, host keys verified. Errors of the libraries become HostError here.
-"""
+"""What every way to a host must do."""
 
 from dataclasses import dataclass
 from typing import Protocol
@@ -21,14 +18,14 @@ class Conversation(Protocol):
     """A program on the host that answers line by line (the clock exchange)."""
 
     def ask(self, line: str, timeout_seconds: float = 10.0) -> str:
-        """Send one line and read one line."""
+        """Send one line and read one line. Raises HostError when no answer comes."""
 
     def close(self) -> None:
         """End the program's input and wait for it."""
 
 
 class Channel(Protocol):
-    """What every way to a host must do."""
+    """A way to one host. Every method may be called from several threads at once."""
 
     host: str
 
