@@ -82,13 +82,10 @@ class RunWatcher:
     def _take_in(self, event: Mapping[str, Any], planned: Planned) -> None:
         kind = event["event"]
         trial = planned.trials.get(str(event.get("trial", "")))
-        if trial is not None:
-            self._targets[trial.target].take_in(trial, event)
-        elif kind == "run_started":
-            # A resumed run goes on in the same ledger.
-            self._ended = None
-        elif kind == "host_failed":
+        if kind == "host_failed":
             self._host_failures.append(f"{event['host']}: {event['text']}")
+        elif trial is not None:
+            self._targets[trial.target].take_in(trial, event)
         elif kind in ("interrupted", "run_ended"):
             self._ended = event["t"]
             for target in self._targets.values():
