@@ -1,0 +1,1 @@
+"""Analysis: pure functions over table rows, values in and values out."""

@@ -1,0 +1,185 @@
+"""Counts over time: how much a stream had done at a moment, and how much in a window.
+
+A host writes cumulative counts at its own ticks. Between two of them the count is taken to grow
+evenly, so a window that cuts an interval gets its share of it.
+"""
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from fleetmark.tables.journals import ERROR_KINDS, HostJournal, LoadRecord, StreamEnd
+from fleetmark_agent import histogram
+
+
+@dataclass(frozen=True)
+class Point:
+    """Cumulative counts at a moment of the controller's clock."""
+
+    t: float
+    operations: float
+    rows: float
+
+
+@dataclass(frozen=True)
+class Window:
+    """A span of the controller's clock, in seconds since the epoch."""
+
+    start: float
+    end: float
+
+    @property
+    def seconds(self) -> float:
+        """Its length; 0 when it is empty or turned around."""
+        return max(0.0, self.end - self.start)
+
+
+@dataclass(frozen=True)
+class StreamRun:
+    """One stream on one host over a whole step.
+
+    `partial` says that its end is missing: totals are those of the last record that came.
+    """
+
+    host: str
+    stream: str
+    threads: int
+    operations: int
+    rows: int
+    statements: int
+    errors: dict[str, int]
+    retries: int
+    reconnects: int
+    points: tuple[Point, ...]
+    service: histogram.Sparse
+    response: histogram.Sparse
+    service_sum_us: float
+    service_max_us: float
+    response_sum_us: float
+    response_max_us: float
+    partial: bool
+    records: tuple[LoadRecord, ...] = field(repr=False)
+
+    @property
+    def first_event(self) -> float | None:
+        """When its first operation began, on the controller's clock."""
+        return self.points[0].t if self.points else None
+
+    @property
+    def last_event(self) -> float | None:
+        """When its last operation ended (partial: when it was last heard of)."""
+        return self.points[-1].t if self.points else None
+
+
+def stream_runs(host: str, journal: HostJournal) -> list[StreamRun]:
+    """The streams of one host's journal, in the order in which they appear."""
+    ends = {end.stream: end for end in journal.ends}
+    names = dict.fromkeys([*(r.stream for r in journal.loads), *ends])
+    runs = []
+    for name in names:
+        records = tuple(r for r in journal.loads if r.stream == name)
+        end = ends.get(name)
+        runs.append(_complete(host, end, records) if end else _cut_off(host, name, records))
+    return runs
+
+
+def _complete(host: str, end: StreamEnd, records: tuple[LoadRecord, ...]) -> StreamRun:
+    points: list[Point] = []
+    if end.first_event is not None and end.last_event is not None:
+        points.append(Point(end.first_event, 0.0, 0.0))
+        points += [
+            Point(r.t, r.total_operations, r.total_rows)
+            for r in records
+            if end.first_event < r.t < end.last_event
+        ]
+        points.append(Point(max(end.last_event, end.first_event), end.operations, end.rows))
+    return StreamRun(
+        host=host,
+        stream=end.stream,
+        threads=end.threads,
+        operations=end.operations,
+        rows=end.rows,
+        statements=end.statements,
+        errors=end.errors,
+        retries=end.retries,
+        reconnects=end.reconnects,
+        points=tuple(points),
+        service=end.service,
+        response=end.response,
+        service_sum_us=end.service_sum_us,
+        service_max_us=end.service_max_us,
+        response_sum_us=end.response_sum_us,
+        response_max_us=end.response_max_us,
+        partial=False,
+        records=records,
+    )
+
+
+def _cut_off(host: str, name: str, records: tuple[LoadRecord, ...]) -> StreamRun:
+    first = next((r.first_event for r in records if r.first_event is not None), None)
+    points = [Point(first, 0.0, 0.0)] if first is not None else []
+    points += [
+        Point(r.t, r.total_operations, r.total_rows)
+        for r in records
+        if first is not None and r.t > first
+    ]
+    service = histogram.merge(r.service for r in records)
+    response = histogram.merge(r.response for r in records)
+    return StreamRun(
+        host=host,
+        stream=name,
+        threads=0,
+        operations=records[-1].total_operations,
+        rows=records[-1].total_rows,
+        statements=0,
+        errors={k: sum(r.errors[k] for r in records) for k in ERROR_KINDS},
+        retries=0,
+        reconnects=0,
+        points=tuple(points),
+        service=service,
+        response=response,
+        service_sum_us=_estimated_sum_us(service),
+        service_max_us=histogram.highest_us(service),
+        response_sum_us=_estimated_sum_us(response),
+        response_max_us=histogram.highest_us(response),
+        partial=True,
+        records=records,
+    )
+
+
+def _estimated_sum_us(counts: histogram.Sparse) -> float:
+    """The sum of all latencies, each taken as the middle of its bucket."""
+    return sum(
+        count * (histogram.lower_bound_us(b) + histogram.upper_bound_us(b)) / 2.0
+        for b, count in counts.items()
+    )
+
+
+def at(points: Sequence[Point], t: float) -> tuple[float, float]:
+    """Operations and rows done at moment `t`, by linear interpolation; flat outside."""
+    if not points or t <= points[0].t:
+        return 0.0, 0.0
+    after = bisect_right(points, t, key=lambda p: p.t)
+    if after == len(points):
+        return points[-1].operations, points[-1].rows
+    left, right = points[after - 1], points[after]
+    share = (t - left.t) / (right.t - left.t)
+    return (
+        left.operations + share * (right.operations - left.operations),
+        left.rows + share * (right.rows - left.rows),
+    )
+
+
+def within(points: Sequence[Point], window: Window) -> tuple[float, float]:
+    """Operations and rows done inside a window."""
+    operations_end, rows_end = at(points, window.end)
+    operations_start, rows_start = at(points, window.start)
+    return max(0.0, operations_end - operations_start), max(0.0, rows_end - rows_start)
+
+
+def overlap_of(runs: Sequence[StreamRun]) -> Window | None:
+    """The window in which every stream of every host ran; null when any never began."""
+    if not runs or any(not run.points for run in runs):
+        return None
+    start = max(run.points[0].t for run in runs)
+    return Window(start, max(start, min(run.points[-1].t for run in runs)))
