@@ -20,11 +20,6 @@ _STATE_COLOURS = {
     "interrupted": "yellow",
     "failed": "red",
 }
-    "complete": "green",
-    "partial": "yellow",
-    "interrupted": "yellow",
-    "failed": "red",
-}
 _SLA_COLOURS = {"ok": "green", "missed": "red", "undecided": "cyan"}
 
 

@@ -4,9 +4,10 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-from fleetmark.store import RunDirectory
+from fleetmark.ledger import directory_name
+from fleetmark.store import RunDirectory, read_json
 from fleetmark.watch.journals import HostJournal
-from fleetmark.watch.planned import Planned, PlannedTrial
+from fleetmark.watch.planned import Planned, PlannedStep, PlannedTrial
 from fleetmark.watch.steps import StepFollower
 from fleetmark_agent.journal import JOURNAL_NAME
 from fleetmark_exporters.snapshot import TargetSnapshot, TrialSnapshot
@@ -25,61 +26,79 @@ class TargetFollower:
         self.name = name
         self.steps: list[StepFollower] = []
         self._directory = directory
-        self._hosts = planned.load_hosts[name]
+        self._load_hosts = planned.load_hosts[name]
+        self._armed: list[str] = []
         self._trials = planned.of_target(name)
         self._states = {trial.id: "planned" for trial in self._trials}
-        self._attempts: Counter[str] = Counter()
         self._shown: tuple[PlannedTrial, int] | None = None
         self._activity = "waiting"
         self._taints: Counter[str] = Counter()
 
-    def take_in(self, trial: PlannedTrial, event: Mapping[str, Any]) -> None:
+    def take_in(self, trial: PlannedTrial, attempt: int, event: Mapping[str, Any]) -> None:
         """One event that names a trial of this target. Unknown events are left alone."""
         word = trial.step(str(event.get("step", "")))
         kind = event["event"]
         if kind == "trial_started":
             self._states[trial.id] = "running"
-            self._attempts[trial.id] = event.get("attempt", 1)
             self._activity = f"trial {trial.number}: starting the database"
+            self._armed = []
         elif kind == "dbms_started":
             self._activity = f"trial {trial.number}: database started"
         elif kind == "step_armed" and word:
+            self._armed.append(event["host"])
             self._activity = f"arming {word.name}"
         elif kind == "step_released" and word:
-            self._release(trial, word.directory, event["t0"])
+            self._release(trial, attempt, word, event["t0"])
             self._activity = f"running {word.name}"
         elif kind == "step_ended" and word:
-            self._end_steps(event["t"], completed=True, directory=word.directory)
+            self._end_step(trial, attempt, word, event["t"])
             self._activity = f"{word.name} ended"
         elif kind == "trial_ended":
             self._states[trial.id] = event["state"]
-            self._end_steps(event["t"], completed=False)
+            self._cut_off(event["t"])
             self._activity = f"trial {trial.number} ended: {event['state']}"
         elif kind == "taint":
             self._taints[event["kind"]] += 1
 
-    def _release(self, trial: PlannedTrial, directory: str, t0: float) -> None:
-        shown = (trial, self._attempts[trial.id])
+    def _release(self, trial: PlannedTrial, attempt: int, step: PlannedStep, t0: float) -> None:
+        shown = (trial, attempt)
         if shown != self._shown:
             # Series carry no trial label: two trials must never be shown side by side.
             self.steps = []
             self._shown = shown
-        planned = next(step for step in trial.steps if step.directory == directory)
-        self.steps = [s for s in self.steps if s.planned.name != planned.name]
+        self.steps = [s for s in self.steps if s.planned.name != step.name]
+        directory = directory_name(trial.id, attempt)
         journals = [
-            HostJournal(self._directory.step(trial.id, directory, host) / JOURNAL_NAME, host)
-            for host in self._hosts
+            HostJournal(self._directory.step(directory, step.directory, host) / JOURNAL_NAME, host)
+            for host in self._hosts_of(step)
         ]
-        self.steps.append(StepFollower(planned, t0, journals))
+        self.steps.append(StepFollower(step, t0, journals))
+        self._armed = []
 
-    def _end_steps(self, at: float, *, completed: bool, directory: str = "") -> None:
+    def _hosts_of(self, step: PlannedStep) -> list[str]:
+        """The armed hosts whose journals tell how far the step is.
+
+        Not every load host has a part in every step, and the database host only has one of
+        its own where there is no load.
+        """
+        if not step.measure_stream:
+            return self._armed
+        return [host for host in self._load_hosts if host in self._armed]
+
+    def _end_step(self, trial: PlannedTrial, attempt: int, step: PlannedStep, at: float) -> None:
+        directory = self._directory.trial(directory_name(trial.id, attempt)) / step.directory
+        completed = read_json(directory / "step.json")["state"] == "ok"
+        for follower in self.steps:
+            if follower.planned == step:
+                follower.end(at, completed)
+
+    def _cut_off(self, at: float) -> None:
         for step in self.steps:
-            if directory in ("", step.planned.directory):
-                step.end(at, completed)
+            step.end(at, completed=False)
 
     def run_ended(self, at: float, activity: str) -> None:
         """Nothing more will come."""
-        self._end_steps(at, completed=False)
+        self._cut_off(at)
         self._activity = activity
 
     def poll(self, now: float) -> None:

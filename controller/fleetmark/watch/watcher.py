@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import Any
 
 from fleetmark.errors import ResultError
+from fleetmark.ledger import trial_of
 from fleetmark.store import FORMAT_VERSION, RunDirectory, read_json
 from fleetmark.watch.planned import Planned, read_plan
 from fleetmark.watch.tail import Tail
@@ -76,16 +77,20 @@ class RunWatcher:
                 self._next_seq = event["seq"] + 1
                 self._last_event = event["t"]
                 self._take_in(event, planned)
+            except ResultError as error:
+                self._problems.append(str(error))
             except (ValueError, KeyError, TypeError) as error:
                 self._problems.append(f"{self._ledger.path}: {error!r} in {line[:80]!r}")
 
     def _take_in(self, event: Mapping[str, Any], planned: Planned) -> None:
         kind = event["event"]
-        trial = planned.trials.get(str(event.get("trial", "")))
+        trial, attempt = trial_of(str(event.get("trial") or ""))
         if kind == "host_failed":
             self._host_failures.append(f"{event['host']}: {event['text']}")
-        elif trial is not None:
-            self._targets[trial.target].take_in(trial, event)
+        elif trial in planned.trials:
+            self._targets[planned.trials[trial].target].take_in(
+                planned.trials[trial], attempt, event
+            )
         elif kind in ("interrupted", "run_ended"):
             self._ended = event["t"]
             for target in self._targets.values():
