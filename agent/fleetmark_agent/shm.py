@@ -1,7 +1,8 @@
 """The telemetry file that load threads and agent share (`MAP_SHARED`).
 
 The file is an array of doubles in native byte order: a header, then one slot a thread. Each
-thread alone writes its slot, the agent alone writes the control words, nobody locks; an aligned
+thread alone writes its slot, the agent alone writes the control words (the load writes
+H_FINISHED and H_SCRIPT_MEMORY), nobody locks; an aligned
 8-byte store is atomic on the processors we run on, and a double counts exactly to 2**53. The
 same numbers stand in `lua/shm.lua`; a test compares the two files.
 """
@@ -27,6 +28,10 @@ H_STOP = 4
 H_RELEASE_TIME = 5
 """Release time T0 on this host's wall clock in seconds; 0 until released."""
 H_BUCKETS = 6
+H_FINISHED = 7
+"""1 when all defining streams are done or a thread has failed; written by the load itself."""
+H_SCRIPT_MEMORY = 8
+"""Address of what the script shares between its threads; means something in the load only."""
 HEADER_WORDS = 64
 
 # Slot words.

@@ -24,7 +24,9 @@ SHM_NAME = "shm"
 FRAME_OPTIONS = ("reconnect_seconds",)
 """Options of a load that the frame itself reads; a stock script does not get them."""
 
-_PACKAGE_SCRIPTS_NOT = ("frame", "shm", "clock", "pacing", "loop", "failure", "stock", "text")
+PACKAGE_SCRIPTS = ("insert_benchmark",)
+"""Scripts of the package; its other Lua files are parts of the frame."""
+
 _EVENTS = re.compile(r"^\s*total number of events:\s+(\d+)\s*$", re.MULTILINE)
 _FATAL = re.compile(r"^FATAL: (.*)$", re.MULTILINE)
 _FRAME_FATAL = re.compile(r"^FATAL: `?\w+'? function failed: (.*)$", re.MULTILINE)
@@ -92,8 +94,8 @@ def prepare(load: Load, job_dir: str, password: str) -> Prepared:
         raise UsageError("the load has no threads")
     job_dir = os.path.abspath(job_dir)
     lua_dir = os.path.join(job_dir, LUA_DIRECTORY)
-    names = _unpack(lua_dir)
-    kind = _script_kind(load.script, names)
+    _unpack(lua_dir)
+    kind = _script_kind(load.script)
     _write_private(os.path.join(job_dir, "params.lua"), "return " + to_lua(_params(load, kind)))
     _write_private(os.path.join(job_dir, "sysbench.cnf"), _config(load, password))
     shm_path = os.path.join(job_dir, SHM_NAME)
@@ -157,23 +159,18 @@ def _cause(log: str) -> str:
     return lines[-1][:1000] if lines else ""
 
 
-def _unpack(lua_dir: str) -> List[str]:
+def _unpack(lua_dir: str) -> None:
     """Copy the Lua files out of the package, which may be a zip file that Lua cannot read."""
     os.makedirs(lua_dir, mode=0o700, exist_ok=True)
-    names = []
     for item in importlib.resources.files("fleetmark_agent").joinpath("lua").iterdir():
         if item.name.endswith(".lua"):
             with open(os.path.join(lua_dir, item.name), "wb") as target:
                 target.write(item.read_bytes())
-            names.append(item.name[: -len(".lua")])
-    return names
 
 
-def _script_kind(script: str, names: List[str]) -> str:
+def _script_kind(script: str) -> str:
     """`package` for one of ours, else `stock`: a script of sysbench or the user's file."""
-    if script in names:
-        if script in _PACKAGE_SCRIPTS_NOT:
-            raise UsageError("%r is a part of the load frame, not a script" % script)
+    if script in PACKAGE_SCRIPTS:
         return "package"
     if "/" in script and not os.path.isfile(script):
         raise UsageError("there is no Lua script %s on this host" % script)

@@ -195,7 +195,7 @@ class InsertBenchmark(Workload):
             operations = rows_per_second / self.rows_per_commit_query
             streams = [
                 Stream("insert", count, "insert", operations),
-                Stream("delete", count, "delete", operations, defining=False),
+                Stream("delete", count, "delete", operations),
                 Stream("query", count, query, defining=False),
             ]
             loads.append(
