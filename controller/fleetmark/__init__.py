@@ -7,6 +7,7 @@ inventory   Ansible inventory -> hosts and groups
 plan        both -> ordered trials; pure
 store       run directory: names, atomic write, checksums
 ledger      append-only record of what happened; source of resume
+processes   finds processes by what they work on, ends them by pid
 bundle      builds the agent's zipapp
 provision   Ansible roles through ansible-runner
 contract    declared state against facts -> deviations; pure

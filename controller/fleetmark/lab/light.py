@@ -19,8 +19,9 @@ import time
 from pathlib import Path
 from typing import Any
 
+from fleetmark import processes
 from fleetmark.errors import HostError, InfrastructureError
-from fleetmark.lab import processes, state
+from fleetmark.lab import state
 from fleetmark.lab.spec import LabSpec, program, python
 from fleetmark.lab.state import LabHost, LabState
 from fleetmark.store import write_json

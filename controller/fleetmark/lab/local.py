@@ -7,8 +7,9 @@ import errno
 import socket
 from pathlib import Path
 
+from fleetmark import processes
 from fleetmark.errors import InfrastructureError
-from fleetmark.lab import processes, state
+from fleetmark.lab import state
 from fleetmark.lab.spec import FIRST_LOCAL_PORT, LabSpec, python
 from fleetmark.lab.state import LabHost, LabState
 

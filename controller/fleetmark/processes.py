@@ -1,9 +1,9 @@
-"""Finding and ending the processes of a lab, by pid and by nothing else."""
+"""Finding processes by what they work on, and ending them by pid."""
 
 import os
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from fleetmark.errors import InfrastructureError
@@ -22,9 +22,7 @@ def inside_directory(path: Path) -> set[int]:
     prefix = f"{path}/"
     parents: dict[int, int] = {}
     found: set[int] = set()
-    for entry in Path("/proc").iterdir():
-        if not entry.name.isdecimal():
-            continue
+    for entry in _all():
         try:
             parents[int(entry.name)], terminal = _parent_and_terminal(entry)
             named = os.fsencode(prefix) in (entry / "cmdline").read_bytes()
@@ -35,6 +33,27 @@ def inside_directory(path: Path) -> set[int]:
             continue  # it ended meanwhile, or is another user's
     found |= {pid for pid in parents if found.intersection(_ancestors(pid, parents))}
     return found - {os.getpid(), *_ancestors(os.getpid(), parents)}
+
+
+def with_environment(text: str) -> set[int]:
+    """The processes whose environment holds `text`, this one aside.
+
+    Children inherit it, also those that leave their process group or lose their parent.
+    """
+    found = set()
+    for entry in _all():
+        try:
+            if os.fsencode(text) in (entry / "environ").read_bytes():
+                found.add(int(entry.name))
+        except OSError:
+            continue
+    return found - {os.getpid()}
+
+
+def _all() -> Iterator[Path]:
+    """The directories of all processes; none on a system without /proc."""
+    if Path("/proc/self").exists():
+        yield from (entry for entry in Path("/proc").iterdir() if entry.name.isdecimal())
 
 
 def _parent_and_terminal(entry: Path) -> tuple[int, int]:
