@@ -7,6 +7,7 @@ the next poll. The kinds and their fields are in docs/formats.md.
 
 import json
 import os
+import threading
 import time
 from typing import Any, Dict, List, Tuple
 
@@ -30,21 +31,30 @@ class JournalError(ValueError):
 
 
 class Writer:
-    """Appends records. One writer a journal; a line reaches the file in one write call."""
+    """Appends records. One writer a journal; several threads may share it."""
 
     def __init__(self, path: str) -> None:
         self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
         self._seq = 0
+        self._bytes = os.fstat(self._fd).st_size
+        self._lock = threading.Lock()
 
     def append(self, kind: str, **fields: Any) -> None:
-        """Write one record. Raises OSError when the disk is full or gone."""
-        record = {"seq": self._seq, "t": round(time.time(), 6), "kind": kind}
-        record.update(fields)
-        line = json.dumps(record, separators=(",", ":")).encode() + b"\n"
-        written = os.write(self._fd, line)
-        while written < len(line):
-            written += os.write(self._fd, line[written:])
-        self._seq += 1
+        """Write one record, or nothing of it. Raises OSError when the disk is full or gone."""
+        with self._lock:
+            record = {"seq": self._seq, "t": round(time.time(), 6), "kind": kind}
+            record.update(fields)
+            line = json.dumps(record, separators=(",", ":")).encode() + b"\n"
+            try:
+                written = 0
+                while written < len(line):
+                    written += os.write(self._fd, line[written:])
+            except OSError:
+                # Half a line would damage the records that may still follow.
+                os.ftruncate(self._fd, self._bytes)
+                raise
+            self._bytes += len(line)
+            self._seq += 1
 
     def close(self) -> None:
         """Make the journal durable and close it."""
@@ -77,5 +87,7 @@ def read(data: bytes) -> List[Dict[str, Any]]:
     records = [decode(line) for line in split_lines(data)[0]]
     for expected, record in enumerate(records):
         if record.get("seq") != expected:
-            raise JournalError("journal has record %r where %d belongs" % (record.get("seq"), expected))
+            raise JournalError(
+                "journal has record %r where %d belongs" % (record.get("seq"), expected)
+            )
     return records
