@@ -50,6 +50,15 @@ def tail(channel: Channel, source: Source, name: str = journal.JOURNAL_NAME) -> 
     return lines
 
 
+def has_manifest(channel: Channel, source: Source) -> bool:
+    """Whether what wrote the directory has ended."""
+    try:
+        channel.read(f"{source.remote}/{MANIFEST_NAME}", 0, 1)
+    except FileNotFoundError:
+        return False
+    return True
+
+
 def fetch_all(channel: Channel, source: Source) -> list[str]:
     """Copy every file of the manifest and prove each copy; returns their names.
 

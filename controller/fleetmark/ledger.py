@@ -4,6 +4,7 @@ One JSON object a line (docs/formats.md). Every line is on the disk before the n
 done, so that after a crash of the controller the ledger says what had begun.
 """
 
+import fcntl
 import json
 import os
 import re
@@ -14,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fleetmark.errors import ResultError
+from fleetmark.errors import InfrastructureError, ResultError
 
 _ATTEMPT = re.compile(r"^(?P<trial>.+)\.a(?P<attempt>[1-9]\d*)$")
 
@@ -23,11 +24,21 @@ class Ledger:
     """Appends events; safe to use from several threads."""
 
     def __init__(self, path: Path) -> None:
-        """Open the ledger, after its last whole line where it exists already."""
+        """Open the ledger, after its last whole line where it exists already.
+
+        Raises InfrastructureError while another process writes it: a run has one conductor.
+        """
         self._lock = threading.Lock()
-        events = read(path)
-        self._next = len(events)
         self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        try:
+            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(self._fd)
+            raise InfrastructureError(
+                f"run {path.parent.name} is being conducted by another process",
+                next_step=f"look at it: fleetmark watch {path.parent.name}",
+            ) from None
+        self._next = len(read(path))
         if path.stat().st_size and not path.read_bytes().endswith(b"\n"):
             # The half line of a crash stays, as evidence; it must not swallow the next one.
             os.write(self._fd, b"\n")

@@ -8,7 +8,7 @@ from fleetmark.channel.protocol import Channel, Completed, Conversation
 from fleetmark.errors import FleetmarkError, HostError, InfrastructureError, WorkloadError
 from fleetmark.inventory import Host
 
-_REPEATABLE = frozenset({"claim", "release", "stop", "status", "facts", "dbms-check", "clean"})
+_REPEATABLE = frozenset({"claim", "stop", "status", "facts", "dbms-check", "clean"})
 """Verbs that may be asked again when the connection was lost before the answer came."""
 
 _CLASSES: dict[str, type[FleetmarkError]] = {

@@ -7,6 +7,7 @@ that it can be trusted.
 
 from fleetmark.conduct.again import gather_run, replan, stop_run
 from fleetmark.conduct.context import Patience
+from fleetmark.conduct.preflight import combined
 from fleetmark.conduct.record import begin, set_state
 from fleetmark.conduct.run import Conduct, RunOutcome, conduct
 
@@ -15,6 +16,7 @@ __all__ = [
     "Patience",
     "RunOutcome",
     "begin",
+    "combined",
     "conduct",
     "gather_run",
     "replan",

@@ -84,8 +84,8 @@ def gather_run(
 ) -> tuple[dict[str, list[str]], dict[str, FleetmarkError]]:
     """Copy what a run has left on its hosts; checksums are written anew.
 
-    What was copied and what went wrong, by host. Files on a host are deleted only once all of
-    them are here and nothing of the run is going there.
+    What was copied and what went wrong, by host. Files on a host are deleted once all of them
+    are here, but not while run.json says that the run is going on.
     """
     hosts = {name: host for name, host in what.plan.hosts.items() if name in channels}
     links = make_links(hosts, channels)
@@ -96,8 +96,9 @@ def gather_run(
         copied[name] = directories
         if problem is not None:
             errors[name] = problem
-    whole = [link for name, link in links.items() if name not in errors]
-    cleaned = on_all(whole, lambda link: link.agent("clean", "--run", what.run.run_id))
-    errors.update(cleaned.errors)
+    if store.read_json(what.run.run_json)["state"] != "running":
+        whole = [link for name, link in links.items() if name not in errors]
+        cleaned = on_all(whole, lambda link: link.agent("clean", "--run", what.run.run_id))
+        errors.update(cleaned.errors)
     store.write_sums(what.run)
     return copied, errors

@@ -20,6 +20,8 @@ State = Literal["ok", "partial", "failed"]
 _LOOSE_NAMES = ["job.json", "sysbench.log", "supervisor.log"]
 _STOP_TIMEOUT_SECONDS = 90.0
 _ARM_MARGIN_SECONDS = 30.0
+_MANIFEST_WAIT_SECONDS = 20.0
+_MANIFEST_POLL_SECONDS = 0.05
 
 
 @dataclass
@@ -163,18 +165,23 @@ def _end(
             )
         if link.name in course.before:
             course.after[link.name] = link.measure_clock()
-        collect(link, source)
+        collect(link, source, _MANIFEST_WAIT_SECONDS)
 
     reachable = [link for name, link in links.items() if name not in course.lost]
     for name, error in on_all(reachable, end).errors.items():
         course.errors.setdefault(name, error)
 
 
-def collect(link: HostLink, source: gather.Source) -> None:
+def collect(link: HostLink, source: gather.Source, wait_seconds: float = 0.0) -> None:
     """All files of a job that has ended; what there is of one that was cut off.
 
-    A job that never came to its manifest is a HostError, after what is there was copied.
+    The manifest is the last thing that a job writes, a moment after its journal has ended:
+    it is waited for. A job that never comes to it is a HostError, after what is there was
+    copied.
     """
+    limit = time.monotonic() + wait_seconds
+    while not gather.has_manifest(link.channel, source) and time.monotonic() < limit:
+        time.sleep(_MANIFEST_POLL_SECONDS)
     try:
         gather.fetch_all(link.channel, source)
     except HostError:
