@@ -2,8 +2,8 @@
 
 import socket
 import threading
-from collections.abc import Iterable, Iterator
-from socketserver import ThreadingMixIn
+from collections.abc import Callable, Iterable, Iterator
+from socketserver import TCPServer, ThreadingMixIn
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
@@ -42,7 +42,9 @@ class MetricsServer:
         registry.register(collector)
         self._metrics = make_wsgi_app(registry)
         self._scraped = threading.Condition()
+        self._begun = 0
         self._scrapes = 0
+        self._latest_answered = 0
         family, _, _, _, bound = socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
@@ -71,10 +73,14 @@ class MetricsServer:
         with self._scraped:
             return self._scrapes
 
-    def wait_for_scrape(self, after: int, timeout_seconds: float) -> bool:
-        """Wait until more than `after` scrapes have been answered; False on timeout."""
+    def wait_for_scrape(self, timeout_seconds: float) -> bool:
+        """Wait until a scrape that begins from now on has been answered; False on timeout.
+
+        One that is under way does not count: it may have read the state of before.
+        """
         with self._scraped:
-            return self._scraped.wait_for(lambda: self._scrapes > after, timeout_seconds)
+            begun = self._begun
+            return self._scraped.wait_for(lambda: self._latest_answered > begun, timeout_seconds)
 
     def close(self) -> None:
         """Stop serving and free the port."""
@@ -99,11 +105,16 @@ class MetricsServer:
         if environ.get("PATH_INFO") != METRICS_PATH:
             start_response("404 Not Found", [("Content-Type", "text/plain")])
             return [f"The metrics are at {METRICS_PATH}\n".encode()]
-        return _Answer(self._metrics(environ, start_response), self)
+        with self._scraped:
+            self._begun += 1
+            number = self._begun
+        parts = self._metrics(environ, start_response)
+        return _Answer(parts, lambda: self._answered(number))
 
-    def _count(self) -> None:
+    def _answered(self, number: int) -> None:
         with self._scraped:
             self._scrapes += 1
+            self._latest_answered = max(self._latest_answered, number)
             self._scraped.notify_all()
 
 
@@ -113,19 +124,25 @@ class _Answer:
     Whoever waits for a last scrape ends the process next; the bytes must be out by then.
     """
 
-    def __init__(self, parts: Iterable[bytes], server: MetricsServer) -> None:
+    def __init__(self, parts: Iterable[bytes], answered: Callable[[], None]) -> None:
         self._parts = parts
-        self._server = server
+        self._answered = answered
 
     def __iter__(self) -> Iterator[bytes]:
         return iter(self._parts)
 
     def close(self) -> None:
-        self._server._count()
+        self._answered()
 
 
 class _Server(ThreadingMixIn, WSGIServer):
     daemon_threads = True
+
+    def server_bind(self) -> None:
+        # The inherited one asks the resolver for our own name, which can take seconds.
+        TCPServer.server_bind(self)
+        self.server_name, self.server_port = str(self.server_address[0]), self.server_address[1]
+        self.setup_environ()
 
 
 class _Server6(_Server):

@@ -35,7 +35,7 @@ class Serving:
     def linger(self, timeout_seconds: float) -> None:
         """Wait for one more scrape, if anybody has scraped at all."""
         if self._server and self.scrapes:
-            self._server.wait_for_scrape(self.scrapes, timeout_seconds)
+            self._server.wait_for_scrape(timeout_seconds)
 
     def close(self) -> None:
         """Stop serving."""
