@@ -15,7 +15,7 @@ def main():  # type: () -> None
             '{"error": {"kind": "host", "message": "the agent needs Python %d.%d or later",'
             ' "evidence": "%s is Python %d.%d.%d", "next_step": "install a newer Python and set'
             ' ansible_python_interpreter for this host"}}\n'
-            % (OLDEST + (sys.executable,) + sys.version_info[:3])
+            % (OLDEST + (sys.executable,) + sys.version_info[:3])  # noqa: RUF005 (for old Pythons)
         )
         sys.exit(3)
     from fleetmark_agent import verbs

@@ -140,7 +140,9 @@ def start(store: spool.Spool, path: str) -> Dict[str, Any]:
         if files.system_user:
             argv.append("--user=" + files.system_user)
         identity = _launch(dbms, files, argv)
-        return _proof(dbms, files, password, begun, argv, identity)
+        proof = _proof(dbms, files, password)
+        seconds = round(time.monotonic() - begun, 3)
+        return {**proof, "pid": identity.pid, "start_seconds": seconds, "command": argv}
     except BaseException:
         process.end(process.read_pid_file(os.path.join(directory, PID_FILE)), 10.0)
         remove_data(files.data_dir)
@@ -227,21 +229,13 @@ def _not_started(message: str, files: Layout) -> WorkloadError:
     )
 
 
-def _proof(
-    dbms: Dbms,
-    files: Layout,
-    password: str,
-    begun: float,
-    argv: List[str],
-    identity: process.Identity,
-) -> Dict[str, Any]:
+def _proof(dbms: Dbms, files: Layout, password: str) -> Dict[str, Any]:
     """Connect as the load will, and compare what is in effect with what was asked."""
     target = Connection("localhost", dbms.port, dbms.user, dbms.database, files.socket)
     try:
         connection = connect(target, password, dbms.start_timeout_seconds)
     except (pymysql.Error, OSError) as error:
         raise _not_started("user %s cannot connect: %s" % (dbms.user, error), files) from None
-    seconds = time.monotonic() - begun
     with contextlib.closing(connection), connection.cursor() as cursor:
         cursor.execute("SHOW GLOBAL VARIABLES")
         variables = {str(name).lower(): str(value) for name, value in cursor.fetchall()}
@@ -253,15 +247,12 @@ def _proof(
         "flavour": dbms.flavour,
         "port": int(variables["port"]),
         "socket": files.socket,
-        "pid": identity.pid,
         "pid_file": os.path.join(files.directory, PID_FILE),
         "data_dir": files.data_dir,
         "system_user": files.system_user or "",
         "variables": variables,
         "mismatches": comparison.mismatches,
         "unchecked": comparison.unchecked,
-        "start_seconds": round(seconds, 3),
-        "command": argv,
     }
 
 

@@ -15,6 +15,7 @@ from fleetmark_agent.load_process import tail
 SERVER_USER = "mysql"
 _INITIALISE_SECONDS = 600.0
 _TRAVERSABLE = 0o711
+_PASSABLE = 0o111
 
 
 @dataclass(frozen=True)
@@ -118,7 +119,7 @@ def _system_user(store: spool.Spool, dbms: Dbms, directory: str, data_dir: str) 
     for path in _between(store.base, directory)[:-1]:
         os.chmod(path, _TRAVERSABLE)
     for path in _between(os.path.abspath(dbms.data_dir), data_dir)[:-1]:
-        os.chmod(path, os.stat(path).st_mode | 0o111)
+        os.chmod(path, os.stat(path).st_mode | _PASSABLE)
     if not all(_passable(os.path.dirname(p), user.pw_uid) for p in (directory, data_dir)):
         return "root"
     shutil.chown(directory, SERVER_USER)

@@ -38,7 +38,7 @@ Rocksdb_compact_read_bytes Rocksdb_compact_write_bytes Rocksdb_flush_write_bytes
 Rocksdb_number_keys_read Rocksdb_number_keys_written Rocksdb_rows_deleted
 Rocksdb_rows_inserted Rocksdb_rows_read Rocksdb_rows_updated Rocksdb_stall_micros
 Rocksdb_wal_bytes Rocksdb_wal_synced Rocksdb_write_wal
-""".split()
+""".split()  # noqa: SIM905
 
 _GAUGES = """
 Innodb_buffer_pool_bytes_data Innodb_buffer_pool_bytes_dirty Innodb_buffer_pool_pages_data
@@ -49,7 +49,7 @@ Innodb_history_list_length Innodb_ibuf_size Innodb_os_log_pending_fsyncs
 Innodb_row_lock_current_waits Innodb_num_open_files Max_used_connections Memory_used
 Open_tables Open_table_definitions Threads_cached Threads_connected Threads_running
 Rocksdb_memtable_total Rocksdb_num_running_compactions Rocksdb_num_running_flushes
-""".split()
+""".split()  # noqa: SIM905
 
 _STATEMENT = "SHOW GLOBAL STATUS WHERE Variable_name IN (%s)" % ",".join(
     "'%s'" % name for name in sorted(_COUNTERS + _GAUGES)

@@ -140,7 +140,10 @@ def cpu() -> Dict[str, Any]:
         int(path.rpartition("cpu")[2]) for path in glob.glob(_CPU + "cpu[0-9]*") if _online(path)
     )
     topology = [
-        (text(_CPU + "cpu%d/topology/physical_package_id" % n), text(_CPU + "cpu%d/topology/core_id" % n))
+        (
+            text(_CPU + "cpu%d/topology/physical_package_id" % n),
+            text(_CPU + "cpu%d/topology/core_id" % n),
+        )
         for n in numbers
     ]
     known = bool(topology) and all(None not in pair for pair in topology)
@@ -172,7 +175,9 @@ def _online(path: str) -> bool:
 
 
 def _cpuinfo(key: str) -> Optional[str]:
-    match = re.search(r"^%s\s*:\s*(.+)$" % re.escape(key), text("/proc/cpuinfo") or "", re.MULTILINE)
+    match = re.search(
+        r"^%s\s*:\s*(.+)$" % re.escape(key), text("/proc/cpuinfo") or "", re.MULTILINE
+    )
     return match.group(1).strip() if match else None
 
 

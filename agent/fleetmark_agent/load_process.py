@@ -21,7 +21,7 @@ class LoadProcess:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                preexec_fn=process.die_with_parent,
+                preexec_fn=process.die_with_parent,  # noqa: PLW1509 (one system call)
                 cwd=place.path,
                 start_new_session=True,
             )

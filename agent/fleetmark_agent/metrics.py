@@ -73,7 +73,7 @@ class MetricsServer:
         from prometheus_client import CollectorRegistry, start_http_server
 
         registry = CollectorRegistry()
-        registry.register(self)  # type: ignore[arg-type]
+        registry.register(self)
         host, _, port = self._address.rpartition(":")
         try:
             self._server, _ = start_http_server(int(port), host, registry)

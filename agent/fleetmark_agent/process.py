@@ -159,7 +159,7 @@ def start_detached(argv: List[str], output: str, unit: str) -> Optional["subproc
             stdout=handle,
             stderr=handle,
             start_new_session=True,
-            preexec_fn=_raise_limits,
+            preexec_fn=_raise_limits,  # noqa: PLW1509 (this program has one thread)
             cwd="/",
         )
 

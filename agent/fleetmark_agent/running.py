@@ -17,15 +17,12 @@ from fleetmark_agent.spool import JobPlace, read_json
 from fleetmark_agent.telemetry import Telemetry
 
 RELEASE_FILE = "release.json"
-_THREAD_ENDS = (shm.STATE_DONE, shm.STATE_FAILED)
 
 
 class Running(abc.ABC):
     """What the supervisor asks of the work that it supervises."""
 
     threads = 0
-    must_poll = False
-    """Whether the end of one part must be seen at once, to end the others."""
 
     def version(self) -> Optional[str]:
         """The version of the load generator, None without one."""
@@ -50,14 +47,14 @@ class Running(abc.ABC):
     def release_time(self) -> float:
         """T0 on this host's wall clock, 0 while it is not set."""
 
-    def begin(self) -> None:
+    def begin(self) -> None:  # noqa: B027 (most have nothing to do)
         """T0 has come. Called more than once."""
 
     @abc.abstractmethod
     def stop(self) -> None:
         """Ask it to end soon."""
 
-    def kill(self) -> None:
+    def kill(self) -> None:  # noqa: B027 (threads end with the supervisor)
         """End it at once, if it still runs."""
 
     def interval(self, interval_seconds: float) -> List[Dict[str, Any]]:
@@ -84,9 +81,7 @@ class RunningLoad(Running):
         self._prepared: Optional[sysbench.Prepared] = None
         self._telemetry: Optional[Telemetry] = None
         self._process: Optional[LoadProcess] = None
-        self._defining: List[int] = []
         self.threads = sum(stream.threads for stream in load.streams)
-        self.must_poll = not all(stream.defining for stream in load.streams)
 
     def version(self) -> Optional[str]:
         """What `sysbench --version` says."""
@@ -95,13 +90,6 @@ class RunningLoad(Running):
     def start(self) -> None:
         """Start the load: its threads connect and wait in the barrier."""
         prepared = sysbench.prepare(self._load, self._place.path, self._password)
-        defining = {stream.name for stream in self._load.streams if stream.defining}
-        self._defining = [
-            thread
-            for name, threads in prepared.stream_threads
-            if name in defining
-            for thread in threads
-        ]
         self._telemetry = Telemetry(prepared.shm_path, prepared.stream_threads)
         self._process = LoadProcess(self._place, prepared.argv, prepared.log_path)
         self._prepared = prepared
@@ -115,14 +103,8 @@ class RunningLoad(Running):
 
     @property
     def alive(self) -> bool:
-        """The process runs. When all that defines the step is done, the rest is stopped."""
-        if self._process is None or not self._process.running:
-            return False
-        if self.must_poll and self._telemetry is not None:
-            states = self._telemetry.states()
-            if self._defining and all(states[n] in _THREAD_ENDS for n in self._defining):
-                self._telemetry.stop()
-        return True
+        """The process runs. Its frame stops the other streams when the defining ones are done."""
+        return self._process is not None and self._process.running
 
     @property
     def release_time(self) -> float:

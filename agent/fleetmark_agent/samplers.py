@@ -95,12 +95,12 @@ def parse_disks(text: bytes, names: List[bytes]) -> Dict[str, Numbers]:
 
 def parse_network(text: bytes) -> Dict[str, Numbers]:
     """Counters of the network interfaces of /proc/net/dev."""
-    network = {}
+    network: Dict[str, Numbers] = {}
     for line in text.splitlines()[2:]:
         name, _, rest = line.partition(b":")
         values = rest.split()
         network[name.strip().decode()] = {
-            key: float(int(values[column])) for column, key in _NETWORK_COLUMNS
+            key: int(values[column]) for column, key in _NETWORK_COLUMNS
         }
     return network
 

@@ -132,8 +132,10 @@ class Sampling:
         self._write = write
         self._host: Optional[HostSampler] = None
         self._dbms: Optional[DbmsThread] = None
-        self._host_ticks = Ticks(samplers.host_interval_seconds or 1.0, now)
-        self._dbms_ticks = Ticks(samplers.dbms_interval_seconds or 1.0, now)
+        host_interval = samplers.host_interval_seconds or 1.0
+        dbms_interval = samplers.dbms_interval_seconds or 1.0
+        self._host_ticks = Ticks(host_interval, now + host_interval)
+        self._dbms_ticks = Ticks(dbms_interval, now + dbms_interval)
         if samplers.host_interval_seconds > 0:
             self._host = HostSampler()
         if samplers.dbms_interval_seconds > 0 and samplers.dbms_connection is not None:

@@ -229,7 +229,7 @@ class Supervisor:
                 self._request_stop("deadline", klass, text)
             if self._stop is not None and self._overdue(self._stop, now):
                 break
-            bound = _POLL_SECONDS if running.must_poll or self._stop else 1.0
+            bound = _POLL_SECONDS if self._stop else 1.0
             self._turn(min(bound, deadline - now if now < deadline else bound))
 
     def _overdue(self, stop: Stop, now: float) -> bool:
