@@ -12,8 +12,7 @@ from fleetmark.conduct.render import render
 from fleetmark.conduct.trial import read_facts
 from fleetmark.errors import ConfigError, FleetmarkError, HostError, WorkloadError
 from fleetmark.experiment import Target
-from fleetmark.inventory import Host
-from fleetmark.plan import expected_bytes
+from fleetmark.plan import Plan, expected_bytes
 from fleetmark_agent import job as jobs
 
 OLDEST_PYTHON = (3, 9)
@@ -56,7 +55,7 @@ def inspect(run: RunContext) -> Inspection:
     gathered = on_all(run.links.values(), read_facts)
     problems = list(gathered.errors.values())
     for name, facts in gathered.values.items():
-        problems += _host_problems(run, name, facts)
+        problems += host_problems(run.plan, name, facts)
     run.facts.update(gathered.values)
     for target in run.plan.targets:
         if target.db in gathered.values:
@@ -64,7 +63,8 @@ def inspect(run: RunContext) -> Inspection:
     return Inspection(gathered.values, problems)
 
 
-def _host_problems(run: RunContext, name: str, facts: dict[str, Any]) -> list[FleetmarkError]:
+def host_problems(plan: Plan, name: str, facts: dict[str, Any]) -> list[FleetmarkError]:
+    """What of a host's facts does not fit its part in the plan."""
     problems: list[FleetmarkError] = []
     if facts["agent"] != fleetmark.__version__:
         problems.append(
@@ -74,18 +74,17 @@ def _host_problems(run: RunContext, name: str, facts: dict[str, Any]) -> list[Fl
                 next_step="deploy it again: fleetmark provision",
             )
         )
-    for target in run.plan.targets:
+    for target in plan.targets:
         if name == target.db:
-            problems += _database_problems(run, target, run.plan.hosts[name], facts)
+            problems += _database_problems(plan, target, facts)
         if name in target.load:
             problems += _load_problems(name, facts)
     return problems
 
 
-def _database_problems(
-    run: RunContext, target: Target, host: Host, facts: dict[str, Any]
-) -> list[FleetmarkError]:
+def _database_problems(plan: Plan, target: Target, facts: dict[str, Any]) -> list[FleetmarkError]:
     problems: list[FleetmarkError] = []
+    host = plan.hosts[target.db]
     if host.db_port in (facts.get("listening_ports") or []):
         problems.append(
             HostError(
@@ -94,7 +93,7 @@ def _database_problems(
                 next_step="stop what listens on it, or set fleetmark_db_port in the inventory",
             )
         )
-    trials = [t for t in run.plan.trials if t.target == target.name]
+    trials = [t for t in plan.trials if t.target == target.name]
     needed = max((expected_bytes(t) for t in trials), default=0) * SPACE_MARGIN
     problems += _space_problems(host.name, host.data_dir, facts.get("data"), needed)
     return problems
