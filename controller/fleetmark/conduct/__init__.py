@@ -8,7 +8,6 @@ that it can be trusted.
 from fleetmark.conduct.again import gather_run, replan, stop_run
 from fleetmark.conduct.context import Patience
 from fleetmark.conduct.look import HostLook, look
-from fleetmark.conduct.look import HostLook, look
 from fleetmark.conduct.preflight import combined
 from fleetmark.conduct.record import begin, set_state
 from fleetmark.conduct.run import Conduct, RunOutcome, conduct
@@ -16,14 +15,12 @@ from fleetmark.conduct.run import Conduct, RunOutcome, conduct
 __all__ = [
     "Conduct",
     "HostLook",
-    "HostLook",
     "Patience",
     "RunOutcome",
     "begin",
     "combined",
     "conduct",
     "gather_run",
-    "look",
     "look",
     "replan",
     "set_state",
