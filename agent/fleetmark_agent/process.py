@@ -113,6 +113,20 @@ def systemd_runs() -> bool:
     return os.path.isdir("/run/systemd/system")
 
 
+def systemd_reaches_here() -> bool:
+    """Whether systemd would start a unit in our own view of network and files.
+
+    In a namespace of our own it would not: the unit would run beside it, on the machine.
+    """
+    try:
+        return systemd_runs() and all(
+            os.readlink("/proc/self/ns/" + kind) == os.readlink("/proc/1/ns/" + kind)
+            for kind in ("net", "mnt", "pid")
+        )
+    except OSError:
+        return False
+
+
 def agent_command() -> List[str]:
     """How to start this same agent again: the zipapp, or the installed package."""
     place = os.path.dirname(os.path.abspath(__file__))
@@ -136,7 +150,7 @@ def start_detached(argv: List[str], output: str, unit: str) -> Optional["subproc
     With systemd and as root it becomes a unit of its own, and None is returned; else a child
     in a session of its own is returned, so that its death can be seen. Raises HostError.
     """
-    if systemd_runs() and os.geteuid() == 0:
+    if os.geteuid() == 0 and systemd_reaches_here():
         properties = {
             "StandardOutput": "append:" + output,
             "StandardError": "append:" + output,

@@ -10,7 +10,7 @@ same numbers stand in `lua/shm.lua`; a test compares the two files.
 import mmap
 import os
 from dataclasses import dataclass
-from typing import Dict, List
+from typing import Dict, List, cast
 
 from fleetmark_agent import histogram
 
@@ -56,6 +56,9 @@ S_LAG_SECONDS = 17
 """How far the stream is behind its schedule (limited streams), in seconds."""
 S_STATUS = 18
 """The DBMS error number of the last error, 0 if none."""
+S_UNLIMITED = 19
+"""1 for a thread without a schedule: its response times are its service times, written once.
+Touching two histograms an operation would double the cache lines that telemetry costs."""
 S_USER = 20
 """First of 12 words whose meaning the script defines (docs/formats.md)."""
 USER_WORDS = 12
@@ -146,11 +149,13 @@ class SharedFile:
         """Copy a thread's slot. The copy is not atomic over words: a count may be ahead of
         its histogram by the operation that is being counted."""
         start = HEADER_WORDS + thread * SLOT_WORDS
-        return Slot(
-            words=self._words[start : start + S_SERVICE_HISTOGRAM].tolist(),
-            service=self._sparse(start + S_SERVICE_HISTOGRAM),
-            response=self._sparse(start + S_RESPONSE_HISTOGRAM),
-        )
+        words = self._words[start : start + S_SERVICE_HISTOGRAM].tolist()
+        service = self._sparse(start + S_SERVICE_HISTOGRAM)
+        if words[S_UNLIMITED]:
+            words[S_RESPONSE_SUM_US] = words[S_SERVICE_SUM_US]
+            words[S_RESPONSE_MAX_US] = words[S_SERVICE_MAX_US]
+            return Slot(words, service, dict(service))
+        return Slot(words, service, self._sparse(start + S_RESPONSE_HISTOGRAM))
 
     def _sparse(self, start: int) -> histogram.Sparse:
         counts = self._words[start : start + histogram.BUCKETS].tolist()
