@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.markup import escape
 
 import fleetmark
-from fleetmark.cli import metrics, prepare, results, run
+from fleetmark.cli import hosts, metrics, prepare, results, run
 from fleetmark.cli.lab import lab_app
 from fleetmark.errors import FleetmarkError
 
@@ -25,7 +25,7 @@ app = typer.Typer(
 )
 
 
-def _version(wanted: bool) -> None:
+def _print_version(wanted: bool) -> None:
     if wanted:
         typer.echo(f"fleetmark {fleetmark.__version__}")
         raise typer.Exit
@@ -43,8 +43,9 @@ def _options(
             show_default=False,
         ),
     ] = "",
-    version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="print the version")
+    _version: Annotated[
+        bool,
+        typer.Option("--version", callback=_print_version, is_eager=True, help="print the version"),
     ] = False,
 ) -> None:
     context.obj = {"inventory": inventory}
@@ -55,20 +56,26 @@ def _add(panel: str, verbs: dict[str, Callable[..., Any]]) -> None:
         app.command(name, rich_help_panel=panel)(function)
 
 
-_add("Prepare", {
-    "init": prepare.init,
-    "plan": prepare.plan,
-    "check": prepare.check,
-    "provision": prepare.provision,
-})
-_add("Run", {
-    "run": run.run,
-    "status": metrics.status,
-    "watch": metrics.watch,
-    "stop": run.stop,
-    "resume": run.resume,
-    "gather": run.gather,
-})
+_add(
+    "Prepare",
+    {
+        "init": prepare.init,
+        "plan": prepare.plan,
+        "check": hosts.check,
+        "provision": hosts.provision,
+    },
+)
+_add(
+    "Run",
+    {
+        "run": run.run,
+        "status": metrics.status,
+        "watch": metrics.watch,
+        "stop": run.stop,
+        "resume": run.resume,
+        "gather": run.gather,
+    },
+)
 _add("Results", {"report": results.report, "compare": results.compare})
 app.add_typer(results.results_app, name="results", rich_help_panel="Results")
 app.add_typer(metrics.metrics_app, name="metrics", rich_help_panel="Run")

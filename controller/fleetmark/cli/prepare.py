@@ -1,6 +1,5 @@
-"""The verbs before a run: init, plan, check, provision; and how a run finds its fleet."""
+"""The verbs before a run: init and plan; and how a run finds its fleet."""
 
-import dataclasses
 import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -260,7 +259,3 @@ def init(
     experiments.load(experiment)
     typer.echo(f"next: fleetmark plan {experiment}")
 
-
-def planned_json(prepared: Prepared) -> str:
-    """The hosts of a plan as JSON, for `check --json`."""
-    return json.dumps([dataclasses.asdict(h) for h in prepared.plan.hosts.values()], default=str)
