@@ -51,11 +51,16 @@ def ensure(run: store.RunDirectory) -> Path:
     return build(run)
 
 
-def read(run: store.RunDirectory, table: str) -> list[Row]:
-    """All rows of one table. Raises ResultError when it is missing or cannot be read."""
+def read(run: store.RunDirectory, table: str, merged: bool = False) -> list[Row]:
+    """The rows of one table; `merged` leaves out those of single hosts where it has such.
+
+    Raises ResultError when it is missing or cannot be read.
+    """
     path = run.tables / f"{table}.parquet"
+    only_merged = merged and "host" in schema.ALL[table].names
     try:
-        rows: list[Row] = pq.read_table(path).to_pylist()
+        filters = [("host", "=", "")] if only_merged else None
+        rows: list[Row] = pq.read_table(path, filters=filters).to_pylist()
     except (OSError, pa.ArrowException) as error:
         raise ResultError(
             f"cannot read the table {path}: {error}",
@@ -119,6 +124,10 @@ class RunTables:
         if table not in self._cache:
             self._cache[table] = read(self.run, table)
         return self._cache[table]
+
+    def merged_rows(self, table: str) -> list[Row]:
+        """The rows of a table that stand for all hosts together; not kept."""
+        return read(self.run, table, merged=True)
 
 
 def open_tables(run: store.RunDirectory) -> RunTables:

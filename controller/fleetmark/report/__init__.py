@@ -1,0 +1,27 @@
+"""Reports: the tables of a run -> report.html and report.md."""
+
+from pathlib import Path
+
+from fleetmark import store
+from fleetmark.report import html, markdown
+from fleetmark.report.compose import compose
+from fleetmark.tables import open_tables
+
+__all__ = ["compose", "write"]
+
+
+def write(run: store.RunDirectory) -> list[Path]:
+    """Write report.html and report.md into the run directory, tables built first if needed.
+
+    Returns the two paths, HTML first. Raises ResultError on damaged files.
+    """
+    document = compose(open_tables(run))
+    written = []
+    for name, text in (
+        ("report.html", html.render(document)),
+        ("report.md", markdown.render(document)),
+    ):
+        path = run.path / name
+        store.write_atomic(path, text.encode())
+        written.append(path)
+    return written
