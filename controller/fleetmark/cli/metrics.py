@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import sys
 import threading
 import time
 from pathlib import Path
@@ -44,6 +45,7 @@ _RESULTS = Path("results")
 _LISTEN = "127.0.0.1:9518"
 _PLAIN_INTERVAL_SECONDS = 10.0
 _QUIET_SECONDS = 60.0
+_FILE_WIDTH = 160
 
 
 def status(
@@ -61,7 +63,8 @@ def status(
         typer.echo(json.dumps(_json(snapshot), indent=1))
         return
     now = time.time()
-    console = Console(highlight=False)
+    # In a file or a pipe there is no width to keep to.
+    console = Console(highlight=False, width=None if sys.stdout.isatty() else _FILE_WIDTH)
     console.print(screen(snapshot, now))
     quiet = _quiet_text(snapshot, directory, now)
     if quiet:

@@ -80,7 +80,7 @@ class StepFollower:
             started=self.t0,
             elapsed_seconds=elapsed_seconds,
             expected_seconds=planned.expected_seconds,
-            expected_end=self._expected_end(now, elapsed_seconds, progress),
+            expected_end=self._expected_end(now, progress),
             progress=progress,
             measure=planned.measure,
             measure_stream=planned.measure_stream,
@@ -120,11 +120,13 @@ class StepFollower:
         # A step that takes longer than expected is not done before it says so.
         return min(0.99, elapsed_seconds / max(planned.expected_seconds, 1.0))
 
-    def _expected_end(self, now: float, elapsed_seconds: float, progress: float) -> float:
+    def _expected_end(self, now: float, progress: float) -> float:
         if self.ended_at is not None:
             return self.ended_at
         if self.planned.planned_rows and progress > 0:
-            return max(now, self.t0 + elapsed_seconds / progress)
+            # By the time of the rows that were counted: silence is not slowness.
+            paced_seconds = self._longest_seconds(self.planned.row_stream) / progress
+            return max(now, self.t0 + paced_seconds)
         return max(now, self.t0 + self.planned.expected_seconds)
 
     def _sla(self) -> SlaSnapshot | None:
