@@ -1,7 +1,7 @@
 """Values as Lua source text, quoted so that no value can be read as code."""
 
 import math
-from typing import Any
+from typing import Any, Union
 
 
 def to_lua(value: Any) -> str:
@@ -13,16 +13,20 @@ def to_lua(value: Any) -> str:
         return "nil"
     if isinstance(value, bool):
         return "true" if value else "false"
-    if isinstance(value, int):
-        if abs(value) > 2**53:
-            raise ValueError("%d does not fit into a Lua number" % value)
-        return "%d" % value
-    if isinstance(value, float):
-        if not math.isfinite(value):
-            raise ValueError("%r is not a number that Lua can write" % value)
-        return repr(value)
+    if isinstance(value, (int, float)):
+        return _number(value)
     if isinstance(value, str):
         return _quote(value)
+    return _table(value)
+
+
+def _number(value: Union[int, float]) -> str:
+    if abs(value) > 2**53 or not math.isfinite(value):
+        raise ValueError("%r is not a number that Lua can hold" % value)
+    return repr(value)
+
+
+def _table(value: Any) -> str:
     if isinstance(value, (list, tuple)):
         return "{" + ",".join(to_lua(item) for item in value) + "}"
     if isinstance(value, dict):

@@ -19,7 +19,7 @@ local handle = failure.handle
 local H_STOP, H_FINISHED = shm.H_STOP, shm.H_FINISHED
 local S_OPERATIONS, S_ROWS, S_STATEMENTS = shm.S_OPERATIONS, shm.S_ROWS, shm.S_STATEMENTS
 local S_FIRST, S_LAST = shm.S_FIRST_EVENT_TIME, shm.S_LAST_EVENT_TIME
-local S_LAG = shm.S_LAG_SECONDS
+local S_LAG, S_UNLIMITED = shm.S_LAG_SECONDS, shm.S_UNLIMITED
 local SERVICE_SUM, SERVICE_MAX = shm.S_SERVICE_SUM_US, shm.S_SERVICE_MAX_US
 local SERVICE = shm.S_SERVICE_HISTOGRAM
 local RESPONSE_SUM, RESPONSE_MAX = shm.S_RESPONSE_SUM_US, shm.S_RESPONSE_MAX_US
@@ -83,6 +83,9 @@ local function operate(t, pace)
    local words, slot, id, base = t.words, t.slot, t.id, t.wall_base
    local role, end_us = t.role, t.end_us or math.huge
    local finished, compose, may_start, event = role.finished, role.compose, role.may_start, role.event
+   local back_to_back = not (compose or pace or may_start)
+   -- Without a schedule there is no due time; the reader takes the service times for both.
+   slot[S_UNLIMITED] = pace and 0 or 1
    local now, due = monotonic_us(), 0
    while words[H_STOP] == 0 and words[H_FINISHED] == 0 and now < end_us do
       if finished and finished(t) then
@@ -100,7 +103,8 @@ local function operate(t, pace)
       end
       if ready then
          C.sb_event_start(id)
-         local send = monotonic_us()
+         -- Back to back, an operation begins where the last one ended.
+         local send = back_to_back and now or monotonic_us()
          if slot[S_FIRST] == 0 then
             slot[S_FIRST] = base + send * 1e-6
          end
@@ -112,7 +116,9 @@ local function operate(t, pace)
             end
             C.sb_event_stop(id)
             record(slot, now - send, SERVICE_SUM, SERVICE_MAX, SERVICE)
-            record(slot, now - (pace and due or send), RESPONSE_SUM, RESPONSE_MAX, RESPONSE)
+            if pace then
+               record(slot, now - due, RESPONSE_SUM, RESPONSE_MAX, RESPONSE)
+            end
             slot[S_OPERATIONS] = slot[S_OPERATIONS] + 1
             slot[S_ROWS] = slot[S_ROWS] + rows
             slot[S_STATEMENTS] = slot[S_STATEMENTS] + statements

@@ -47,6 +47,7 @@ local M = {
    S_RESPONSE_MAX_US = 16,
    S_LAG_SECONDS = 17,
    S_STATUS = 18,
+   S_UNLIMITED = 19,
    S_USER = 20,
    USER_WORDS = 12,
    S_SERVICE_HISTOGRAM = 32,
