@@ -119,13 +119,14 @@ def _step_line(step: StepSnapshot) -> Text:
 
 
 def _streams(step: StepSnapshot) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))
-    table.add_column("  stream")
-    table.add_column("host")
-    for name in ("threads", "operations/s", "rows/s", "operations", "worst now", "worst", "behind"):
-        table.add_column(name, justify="right")
+    table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 1, 0, 0))
+    table.add_column("  stream", no_wrap=True)
+    table.add_column("host", no_wrap=True)
+    # Few columns: the screen must fit a terminal of 80.
+    for name in ("operations/s", "rows/s", "worst now", "worst", "behind"):
+        table.add_column(name, justify="right", no_wrap=True)
     table.add_column("errors")
-    for stream in step.streams:
+    for stream in sorted(step.streams, key=lambda s: (s.stream, s.host)):
         table.add_row(*_stream_cells(stream))
     return table
 
@@ -135,10 +136,8 @@ def _stream_cells(stream: StreamSnapshot) -> list[str | Text]:
     return [
         f"  {stream.stream}",
         stream.host,
-        str(stream.threads),
         f"{stream.operations_per_second:,.0f}",
         f"{stream.rows_per_second:,.0f}",
-        f"{stream.operations:,}",
         latency(stream.worst_us) if stream.worst_us else "-",
         latency(stream.step_worst_us) if stream.step_worst_us else "-",
         f"{stream.lag_seconds:.1f} s" if stream.lag_seconds else "-",
