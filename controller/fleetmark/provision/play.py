@@ -38,6 +38,7 @@ class Provisioning:
 
     `directory` is `provision/<phase>/` of the run directory. `variables` are extra variables
     (see `variables`). `check` changes nothing on the hosts and reports what would change.
+    `playbook` is one of ours by name, or any by its absolute path.
     """
 
     inventory: Path
@@ -122,7 +123,6 @@ def run(
     Raises InfrastructureError when Ansible itself fails, and Interrupted (or KeyboardInterrupt)
     with nothing of it left running when it is stopped.
     """
-    playbook = ansible_content() / "playbooks" / work.playbook
     if not work.hosts:
         raise ConfigError("no host to provision")
     work.directory.mkdir(parents=True, exist_ok=True)
@@ -132,7 +132,7 @@ def run(
         recorder = Recorder(work.hosts, events, progress)
         outcome = _Outcome()
         thread = threading.Thread(
-            target=outcome.fill, args=(_arguments(work, playbook, private), recorder, stop)
+            target=outcome.fill, args=(_arguments(work, private), recorder, stop)
         )
         thread.start()
         try:
@@ -149,8 +149,9 @@ def run(
     return result
 
 
-def _arguments(work: Provisioning, playbook: Path, private: Path) -> dict[str, Any]:
+def _arguments(work: Provisioning, private: Path) -> dict[str, Any]:
     """Arguments of ansible_runner.run. Secrets are in none of them: they stay in the inventory."""
+    content = ansible_content()
     control = private / "cp"
     control.mkdir(mode=0o700)
     here = str(Path(sys.executable).parent)
@@ -159,7 +160,7 @@ def _arguments(work: Provisioning, playbook: Path, private: Path) -> dict[str, A
         # Ansible works where the user is, so relative paths and ansible.cfg mean the same.
         "project_dir": str(Path.cwd()),
         "ident": "fleetmark",
-        "playbook": str(playbook),
+        "playbook": str(content / "playbooks" / work.playbook),
         "inventory": str(work.inventory.absolute()),
         "limit": ",".join(work.hosts),
         "extravars": dict(work.variables),
@@ -169,7 +170,7 @@ def _arguments(work: Provisioning, playbook: Path, private: Path) -> dict[str, A
         "settings": {"idle_timeout": _IDLE_TIMEOUT_SECONDS, "pexpect_timeout": 1},
         "envvars": {
             "PATH": f"{here}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
-            "ANSIBLE_ROLES_PATH": str(playbook.parent.parent / "roles"),
+            "ANSIBLE_ROLES_PATH": str(content / "roles"),
             "ANSIBLE_HOST_KEY_CHECKING": "True",
             "ANSIBLE_PIPELINING": "True",
             "ANSIBLE_TIMEOUT": str(_CONNECT_TIMEOUT_SECONDS),
