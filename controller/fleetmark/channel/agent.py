@@ -4,7 +4,7 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from fleetmark.channel.protocol import Channel, Completed, Conversation
+from fleetmark.channel.protocol import Channel, Completed, ConnectionLost, Conversation
 from fleetmark.errors import FleetmarkError, HostError, InfrastructureError, WorkloadError
 from fleetmark.inventory import Host
 
@@ -49,7 +49,7 @@ def timed_agent(
     argv = agent_argv(host, *arguments)
     try:
         done = channel.run(argv, timeout_seconds=timeout_seconds)
-    except HostError:
+    except ConnectionLost:
         if arguments[0] not in _REPEATABLE:
             raise
         done = channel.run(argv, timeout_seconds=timeout_seconds)

@@ -3,6 +3,12 @@
 from dataclasses import dataclass
 from typing import Protocol
 
+from fleetmark.errors import HostError
+
+
+class ConnectionLost(HostError):
+    """The connection went while a program ran: nobody knows what became of the program."""
+
 
 @dataclass(frozen=True)
 class Completed:

@@ -15,12 +15,12 @@ import paramiko
 from fleetmark.channel import shell_files
 from fleetmark.channel.failures import CONNECTION_ERRORS, explain
 from fleetmark.channel.known_hosts import files
-from fleetmark.channel.protocol import Completed
+from fleetmark.channel.protocol import Completed, ConnectionLost
 from fleetmark.errors import HostError
 from fleetmark.inventory import Host
 
 CONNECT_TIMEOUT_SECONDS = 10.0
-FILE_TIMEOUT_SECONDS = 20.0
+FILE_TIMEOUT_SECONDS = 10.0
 _KEEPALIVE_SECONDS = 5
 _CHUNK_BYTES = 1 << 20
 
@@ -82,7 +82,7 @@ class SshChannel:
         """Run a program to its end.
 
         A connection that has dropped before the program starts is opened again; one that drops
-        while it runs is a HostError, since only the caller knows whether to repeat it.
+        while it runs is ConnectionLost, since only the caller knows whether to repeat it.
         """
         started = time.monotonic()
         deadline = started + timeout_seconds
@@ -96,7 +96,8 @@ class SshChannel:
                 host=self.host,
             ) from None
         except CONNECTION_ERRORS as error:
-            raise HostError(
+            self.close()
+            raise ConnectionLost(
                 "the connection was lost while a program ran",
                 host=self.host,
                 evidence=f"{shlex.join(argv)[:160]}: {error or type(error).__name__}",
@@ -243,12 +244,12 @@ def _connection(host: Host) -> fabric.Connection:
 
 
 def _tune(transport: paramiko.Transport) -> None:
-    """Small packets at once, for the clock; a silent peer is given up within 20 s."""
+    """Small packets at once, for the clock; a silent peer is given up within 15 s."""
     sock = transport.sock
     if isinstance(sock, socket.socket):
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if hasattr(socket, "TCP_USER_TIMEOUT"):
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 20_000)
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 15_000)
 
 
 def _communicate(session: paramiko.Channel, stdin: bytes, deadline: float) -> tuple[bytes, bytes]:

@@ -15,6 +15,8 @@ from fleetmark_agent import journal
 
 _SHORTEST_POLL_SECONDS = 0.2
 _LONGEST_POLL_SECONDS = 1.0
+_ORDINARY_SECONDS = 4.0
+"""A poll now and then takes longer than its interval; that is no silence."""
 
 
 class Follower(threading.Thread):
@@ -25,15 +27,15 @@ class Follower(threading.Thread):
         self.link = link
         self._source = source
         self._give_up = threading.Event()
-        self._silent_since: float | None = None
+        self._heard = time.monotonic()
         self.ended = False
         self.trouble: HostError | None = None
 
     @property
     def silent_seconds(self) -> float:
-        """For how long the host has not answered; 0 while it does."""
-        since = self._silent_since
-        return 0.0 if since is None else time.monotonic() - since
+        """For how long the host has not answered; 0 while it answers in ordinary time."""
+        silent = time.monotonic() - self._heard
+        return silent if silent > _ORDINARY_SECONDS and not self.ended else 0.0
 
     def run(self) -> None:
         """Poll more often at first: a short step should not wait for a slow poll."""
@@ -46,21 +48,20 @@ class Follower(threading.Thread):
             self._give_up.wait(min(_LONGEST_POLL_SECONDS, pause))
 
     def _poll(self) -> None:
-        asked = time.monotonic()
         try:
             lines = gather.tail(self.link.channel, self._source)
         except HostError as error:
             self.trouble = error
-            if self._silent_since is None:
-                self._silent_since = asked
             return
-        self._silent_since = None
+        self._heard = time.monotonic()
         if lines and journal.decode(lines[-1])["kind"] == journal.ENDED:
             self.ended = True
 
     def give_up(self) -> None:
-        """End the thread at its next turn."""
+        """End the thread at its next turn; one that waits for a silent host is left to it."""
         self._give_up.set()
+        if self.silent_seconds == 0:
+            self.join()
 
 
 def wait_for_end(

@@ -17,6 +17,8 @@ from fleetmark.experiment import Build
 from fleetmark_agent import job as jobs
 
 _MARGIN_SECONDS = 60.0
+CHECK_PREFIX = "check."
+"""Begins the name of what is no trial: a config that the server was only asked about."""
 
 
 def describe(

@@ -145,7 +145,7 @@ def _config_problems(run: RunContext, target: Target) -> list[FleetmarkError]:
 
 def _check_config(run: RunContext, link: HostLink, build: str, config: str) -> None:
     rendered = render(run.plan.config(config), run.facts[link.name])
-    name = f"check.{build}.{config}"
+    name = f"{instance.CHECK_PREFIX}{build}.{config}"
     dbms = instance.describe(run, link, run.plan.build(build), rendered, name)
     path = f"{link.host.base_dir}/runs/{run.run.run_id}/{name}/dbms/dbms.json"
     link.channel.write(path, jobs.encode(dbms).encode())

@@ -2,12 +2,15 @@
 
 import getpass
 import socket
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 from fleetmark import gather, store
+from fleetmark.conduct.instance import CHECK_PREFIX
 from fleetmark.conduct.links import Gathered, HostLink, on_all
-from fleetmark.conduct.step import collect
+from fleetmark.conduct.step import collect, fetch_rest
 from fleetmark.errors import FleetmarkError, HostError, ResultError
 
 CLEAN_TIMEOUT_SECONDS = 660.0
@@ -32,6 +35,19 @@ def claim(links: Iterable[HostLink], run_id: str) -> Gathered[str]:
         return link.name
 
     return on_all(links, take)
+
+
+def take_up(links: Iterable[HostLink], run: store.RunDirectory) -> Gathered[None]:
+    """End and gather what an earlier conductor of the same run has left on its hosts."""
+
+    def one(link: HostLink) -> None:
+        link.agent(
+            "clean", "--run", run.run_id, "--keep-files", timeout_seconds=CLEAN_TIMEOUT_SECONDS
+        )
+        # What cannot be gathered now is tried again when the host is let go.
+        gather_host(link, run)
+
+    return on_all(links, one)
 
 
 def let_go(links: Iterable[HostLink], run: store.RunDirectory) -> list[HostEnd]:
@@ -64,24 +80,32 @@ def gather_host(link: HostLink, run: store.RunDirectory) -> tuple[list[str], Fle
     gathered: list[str] = []
     problem: FleetmarkError | None = None
     top = f"{link.host.base_dir}/runs/{run.run_id}"
-    places = [
-        (f"{job['trial']}/{job['step']}", run.step(job["trial"], job["step"], link.name))
-        for job in status["jobs"]
-    ]
-    places += [
-        (f"{one['trial']}/dbms", run.trial(one["trial"]) / "dbms")
-        for one in status["dbms"]
-        if not one["trial"].startswith("check.")
-    ]
-    for name, local in places:
+    for name, local, dead in _places(link, run, status):
         if gather.is_whole(local):
             continue
+        source = gather.Source(f"{top}/{name}", local)
         try:
-            collect(link, gather.Source(f"{top}/{name}", local))
+            if dead and not gather.has_manifest(link.channel, source):
+                fetch_rest(link, source)
+            else:
+                collect(link, source)
             gathered.append(name)
         except (HostError, ResultError) as error:
             problem = problem or error
     return gathered, problem
+
+
+def _places(
+    link: HostLink, run: store.RunDirectory, status: dict[str, Any]
+) -> Iterator[tuple[str, Path, bool]]:
+    """Every directory of a run on a host, its place here, and whether its writer is dead: then
+    it will never have a manifest, and what is there is all."""
+    for job in status["jobs"]:
+        local = run.step(job["trial"], job["step"], link.name)
+        yield f"{job['trial']}/{job['step']}", local, job["state"] in ("lost", "new")
+    for one in status["dbms"]:
+        if not one["trial"].startswith(CHECK_PREFIX):
+            yield f"{one['trial']}/dbms", run.trial(one["trial"]) / "dbms", not one["running"]
 
 
 def stop_hosts(links: Iterable[HostLink], run: store.RunDirectory) -> Gathered[list[str]]:

@@ -73,18 +73,18 @@ def conduct(what: Conduct, channels: Mapping[str, Channel], stop: threading.Even
         patience=what.patience,
     )
     try:
-        return _conduct(run, work)
+        return _conduct(run, work, again=bool(states))
     finally:
         for link in run.links.values():
             link.close()
         run.ledger.close()
 
 
-def _conduct(run: RunContext, work: list[tuple[Trial, int]]) -> RunOutcome:
+def _conduct(run: RunContext, work: list[tuple[Trial, int]], again: bool) -> RunOutcome:
     record.set_state(run.run, "running")
     run.ledger.append("run_started", trials=len(work))
     try:
-        _prepare(run)
+        _prepare(run, again)
     except FleetmarkError as error:
         _finish(run, "interrupted" if isinstance(error, Interrupted) else "failed", [str(error)])
         raise
@@ -94,13 +94,18 @@ def _conduct(run: RunContext, work: list[tuple[Trial, int]]) -> RunOutcome:
     return _outcome(run, outcomes, left)
 
 
-def _prepare(run: RunContext) -> None:
-    """Claim and look at all hosts; on any problem free them again and raise all of them."""
+def _prepare(run: RunContext, again: bool) -> None:
+    """Claim and look at all hosts; on any problem free them again and raise all of them.
+
+    When the run was cut off before, what it left on the hosts is ended and gathered first.
+    """
     pythons: Gathered[None] = on_all(run.links.values(), preflight.check_python)
     fit = [link for name, link in run.links.items() if name not in pythons.errors]
     problems: list[FleetmarkError] = list(pythons.errors.values())
     claimed: list[HostLink] = []
     try:
+        if again:
+            problems += release.take_up(fit, run.run).errors.values()
         taken = release.claim(fit, run.run.run_id)
         claimed = [run.links[name] for name in taken.values]
         problems += taken.errors.values()

@@ -17,7 +17,7 @@ from fleetmark_agent import job as jobs
 from fleetmark_agent import journal
 
 State = Literal["ok", "partial", "failed"]
-_LOOSE_NAMES = ["job.json", "sysbench.log", "supervisor.log"]
+_LOOSE_NAMES = ["job.json", "sysbench.log", "supervisor.log", "my.cnf", "error.log", "state.json"]
 _STOP_TIMEOUT_SECONDS = 90.0
 _ARM_MARGIN_SECONDS = 30.0
 _MANIFEST_WAIT_SECONDS = 20.0
@@ -146,8 +146,6 @@ def _observe(
     finally:
         for follower in followers.values():
             follower.give_up()
-        for follower in followers.values():
-            follower.join()
     _check_stop(trial)
 
 
@@ -185,10 +183,15 @@ def collect(link: HostLink, source: gather.Source, wait_seconds: float = 0.0) ->
     try:
         gather.fetch_all(link.channel, source)
     except HostError:
-        while gather.tail(link.channel, source):
-            pass
-        gather.fetch_loose(link.channel, source, _LOOSE_NAMES)
+        fetch_rest(link, source)
         raise
+
+
+def fetch_rest(link: HostLink, source: gather.Source) -> None:
+    """What there is of something that was cut off before its manifest."""
+    while gather.tail(link.channel, source):
+        pass
+    gather.fetch_loose(link.channel, source, _LOOSE_NAMES)
 
 
 def _has_ended(source: gather.Source) -> bool:
