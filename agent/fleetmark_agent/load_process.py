@@ -10,6 +10,9 @@ from fleetmark_agent.spool import JobPlace
 
 PID_FILE = "load.pid"
 
+_KILL_SECONDS = 30.0
+"""A process that waits for its disk ends only when the disk has answered."""
+
 
 class LoadProcess:
     """One load generator under this supervisor. It dies with its supervisor."""
@@ -58,16 +61,19 @@ class LoadProcess:
         return round(float(usage.ru_utime + usage.ru_stime), 6)
 
     def kill(self) -> None:
-        """End it at once, its children too."""
+        """End it at once and wait for it, so that it counts nothing any more."""
         if self.running:
             os.killpg(self._child.pid, signal.SIGKILL)
+            process.wait_until(lambda: not self.running, _KILL_SECONDS)
 
 
 def tail(path: str, limit_bytes: int = 4000) -> str:
-    """The end of a text file, empty when there is none."""
+    """The last whole lines of a text file, empty when there is none."""
     try:
         with open(path, "rb") as handle:
-            handle.seek(max(0, os.path.getsize(path) - limit_bytes))
-            return handle.read().decode("utf-8", "replace").strip()
+            start = max(0, os.path.getsize(path) - limit_bytes)
+            handle.seek(start)
+            text = handle.read().decode("utf-8", "replace")
     except OSError:
         return ""
+    return (text.partition("\n")[2] if start else text).strip()

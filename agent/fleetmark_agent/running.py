@@ -133,6 +133,8 @@ class RunningLoad(Running):
         """As the load engine reads exit status, log and thread states."""
         if self._process is None or self._prepared is None or self._telemetry is None:
             return Ended(reason="failed", klass="host", message="the load was not started")
+        if self._process.running:
+            return Ended(reason="failed", klass="host", message="the load cannot be ended")
         outcome = sysbench.classify(
             self._process.returncode,
             load_process.tail(self._prepared.log_path, limit_bytes=1 << 16),

@@ -10,7 +10,7 @@ same numbers stand in `lua/shm.lua`; a test compares the two files.
 import mmap
 import os
 from dataclasses import dataclass
-from typing import Dict, List, cast
+from typing import Dict, List
 
 from fleetmark_agent import histogram
 
@@ -149,7 +149,7 @@ class SharedFile:
         """Copy a thread's slot. The copy is not atomic over words: a count may be ahead of
         its histogram by the operation that is being counted."""
         start = HEADER_WORDS + thread * SLOT_WORDS
-        words = self._words[start : start + S_SERVICE_HISTOGRAM].tolist()
+        words: List[float] = list(self._words[start : start + S_SERVICE_HISTOGRAM])
         service = self._sparse(start + S_SERVICE_HISTOGRAM)
         if words[S_UNLIMITED]:
             words[S_RESPONSE_SUM_US] = words[S_SERVICE_SUM_US]

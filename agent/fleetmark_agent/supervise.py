@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import Any, Optional
 
 from fleetmark_agent import __version__, journal, process, spool
+from fleetmark_agent.errors import AgentError
 from fleetmark_agent.job import Job, decode_job
 from fleetmark_agent.metrics import MetricsServer
 from fleetmark_agent.outcome import Ended
@@ -29,7 +30,7 @@ SUPERVISOR_LOG = "supervisor.log"
 
 _RESERVE_BYTES = 1 << 20
 _POLL_SECONDS = 0.02
-_KILL_GRACE_SECONDS = 10.0
+_KILL_GRACE_SECONDS = 5.0
 _LOAD_INTERVAL_SECONDS = 1.0
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 
@@ -103,13 +104,15 @@ class Supervisor:
             if self._stop is None and self._await_release():
                 self._observe()
             ended = self._end()
+        except AgentError as error:
+            # A load that cannot be started as it was asked for is the workload's fault.
+            klass = "host" if error.kind == "host" else "workload"
+            ended = Ended(reason="failed", klass=klass, message=error.message)
         except Exception as error:
             # The journal must say how it ended, whatever went wrong; the log says where.
             traceback.print_exc()
             message = "the supervisor failed: %s: %s" % (type(error).__name__, error)
-            ended = Ended(reason="failed", klass=getattr(error, "kind", "host"), message=message)
-            if self._running is not None:
-                self._running.kill()
+            ended = Ended(reason="failed", klass="host", message=message)
         finally:
             self._close(ended)
 
@@ -304,6 +307,8 @@ class Supervisor:
 
     def _close(self, ended: Optional[Ended]) -> None:
         place = self._place
+        if self._running is not None:
+            self._running.kill()
         for name in (*spool.SECRET_FILES, spool.RESERVE_FILE):
             spool.remove(place.file(name))
         if ended is not None:
