@@ -15,6 +15,7 @@ class ComparedRow:
     absolute: tuple[float | None, ...]
     relative: tuple[float | None, ...]
     sla_failed: tuple[bool, ...]
+    tainted: tuple[bool, ...]
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,8 @@ def _compare_workload(name: str, found: Sequence[tuple[str, Summary]]) -> Compar
         cells = [summary.get(label, step) for _, summary, label in lines]
         values = [c.throughput.median if c and c.throughput else None for c in cells]
         failed = [bool(c and c.sla_failed) for c in cells]
-        columns.append((values, relative(values), failed))
+        tainted = [bool(c and (c.partial or any(s["taints"] for s in c.steps))) for c in cells]
+        columns.append((values, relative(values), failed, tainted))
     return Comparison(
         name,
         steps,
@@ -60,6 +62,7 @@ def _compare_workload(name: str, found: Sequence[tuple[str, Summary]]) -> Compar
                 tuple(c[0][n] for c in columns),
                 tuple(c[1][n] for c in columns),
                 tuple(c[2][n] for c in columns),
+                tuple(c[3][n] for c in columns),
             )
             for n, (run, _, label) in enumerate(lines)
         ),

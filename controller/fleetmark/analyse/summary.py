@@ -9,7 +9,10 @@ from fleetmark.tables.schema import Row
 
 @dataclass(frozen=True)
 class Measured:
-    """One step of one row, all its repeats together. `inserts` is the rate of the writes."""
+    """One step of one row, all its repeats together. `inserts` is the rate of the writes.
+
+    Partial repeats are left out of the estimates while any whole one is there.
+    """
 
     throughput: Estimate | None
     inserts: Estimate | None
@@ -20,9 +23,15 @@ class Measured:
     steps: tuple[Row, ...]
 
     @property
+    def all_partial(self) -> bool:
+        """Whether no repeat is whole."""
+        return all(s["partial"] for s in self.steps)
+
+    @property
     def sla_ratio(self) -> float | None:
-        """The worst repeat's inserts over the rate asked for."""
-        return min((s["sla_ratio"] for s in self.steps if s["sla_ratio"] is not None), default=None)
+        """The worst inserts over the rate asked for, of the repeats that can be judged."""
+        judged = [s for s in self.steps if s["sla_met"] is not None]
+        return min((s["sla_ratio"] for s in judged), default=None)
 
 
 @dataclass(frozen=True)
@@ -87,11 +96,12 @@ def summarise(trials: Sequence[Row], steps: Sequence[Row]) -> list[Summary]:
 
 
 def _measured(steps: Sequence[Row]) -> Measured:
+    counted = [s for s in steps if not s["partial"]] or steps
     rates = [s["sla_rate_per_second"] for s in steps if s["sla_rate_per_second"] is not None]
     ratios = [s["sla_minimum_ratio"] for s in steps if s["sla_minimum_ratio"] is not None]
     return Measured(
-        throughput=estimate(s["throughput"] for s in steps),
-        inserts=estimate(s["inserts_per_second"] for s in steps),
+        throughput=estimate(s["throughput"] for s in counted),
+        inserts=estimate(s["inserts_per_second"] for s in counted),
         sla_rate_per_second=rates[0] if rates else None,
         sla_minimum_ratio=ratios[0] if ratios else None,
         sla_failed=any(s["sla_met"] is False for s in steps),

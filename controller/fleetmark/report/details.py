@@ -45,7 +45,8 @@ def sections(context: Context) -> list[Section]:
         title = f"Steps: {summary.workload}" if len(context.summaries) > 1 else "Steps"
         intro = (
             "Charts show one second a point, on the controller's clock. Latencies of several"
-            " hosts and repeats are merged by adding histogram buckets (a bucket is 3 % wide)."
+            " hosts and repeats are merged by adding histogram buckets, each at most 3\u00a0%"
+            " wide."
         )
         found.append(Section(f"steps-{n}", title, 2, (Paragraph(intro),)))
         found += [
@@ -215,10 +216,21 @@ def _latencies(context: Context, summary: Summary, step: str, table_id: str) -> 
     )
 
 
+def _counted(summary: Summary, step: str) -> set[str]:
+    """The trials whose step is whole; of a row that has none, all of its trials."""
+    trials: set[str] = set()
+    for row in summary.rows:
+        if measured := summary.get(row, step):
+            whole_steps = [s for s in measured.steps if not s["partial"]] or measured.steps
+            trials |= {s["trial"] for s in whole_steps}
+    return trials
+
+
 def _counters(
     context: Context, summary: Summary, counters: Sequence[Row], place: str
 ) -> list[Block]:
     step, per = counters[0]["name"], counters[0]["per"]
+    counters = [r for r in counters if r["trial"] in _counted(summary, step)]
     used = [c for c in _COUNTERS if any(r[c[0]] is not None for r in counters)]
     values = {
         name: [mean([r[name] for r in counters if row_label(r) == row]) for row in summary.rows]

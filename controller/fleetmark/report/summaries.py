@@ -39,17 +39,19 @@ def _blocks(context: Context, summary: Summary, n: int) -> list[Block]:
     return blocks
 
 
-def _detail(measured: Measured | None) -> str:
+def _detail(measured: Measured | None, repeats: int) -> str:
     """What stands small below a throughput: the spread of its repeats, a missed SLA."""
     parts = []
     estimate = measured.throughput if measured else None
     if estimate and estimate.n > 1:
-        parts.append(f"{number(estimate.minimum)}–{number(estimate.maximum)}, n={estimate.n}")
+        parts.append(f"{number(estimate.minimum)}–{number(estimate.maximum)}")
+    if estimate and estimate.n < repeats:
+        parts.append(f"{estimate.n} of {repeats} repeats")
     if measured and measured.sla_failed:
         parts.append("SLA missed")
     if measured and measured.partial:
-        parts.append("partial")
-    return "; ".join(parts)
+        parts.append("partial" if measured.all_partial else "a partial repeat left out")
+    return "\n".join(parts)
 
 
 def _columns(summary: Summary, steps: Sequence[str]) -> tuple[Column, ...]:
@@ -89,6 +91,7 @@ def _absolute(context: Context, summary: Summary, table_id: str) -> Table:
         failed = [bool(m and m.sla_failed) for m in found]
         column = tones.of_column(summary.column(step), failed)
         tone_of.update({(row, step): t for row, t in zip(summary.rows, column, strict=True)})
+    repeats = max((len(m.steps) for m in summary.cells.values()), default=1)
     lines = []
     for row in summary.rows:
         line = []
@@ -101,7 +104,7 @@ def _absolute(context: Context, summary: Summary, table_id: str) -> Table:
                     number(estimate.median if estimate else None),
                     tone,
                     context.marks(measured),
-                    _detail(measured),
+                    _detail(measured, repeats),
                     _hint(measured, tone),
                 )
             )
@@ -183,47 +186,34 @@ def _proof(context: Context, summary: Summary, table_id: str) -> Table:
     lines = []
     for row in summary.rows:
         measured = [summary.get(row, step) for step in steps]
-        for what, text in (
-            ("worst start error, ms", _worst_start),
-            ("clock known to ±, ms", _worst_bound),
-            ("overlap, s", _overlap),
-            ("overlap, % of longest", _share),
-        ):
-            line = tuple(Cell(text(m) if m else MISSING) for m in measured)
-            lines.append(Line(f"{row}: {what}", line, context.colour(row)))
+        lines.append(Line(row, tuple(_proof_cell(m) for m in measured), context.colour(row)))
     return Table(
         table_id,
-        "Proof of the common start",
-        "row and measure",
-        tuple(Column(step) for step in steps),
+        "Proof of the common start: worst start error, clock bound, overlap",
+        _CORNER,
+        tuple(Column(step, "ms") for step in steps),
         tuple(lines),
-        "Start error: first operation of a load host minus the release time. Overlap: the window"
-        " in which every stream of every host ran; throughput is counted in it.",
+        "Start error: the first operation of a load host minus the release time, with the error"
+        " bound of the clocks (±). Overlap: the window in which every stream of every host ran,"
+        " and its share of the longest stream; throughput is counted in it.",
     )
 
 
-def _largest(measured: Measured, column: str) -> float | None:
+def _proof_cell(measured: Measured | None) -> Cell:
+    if measured is None:
+        return Cell(MISSING)
+    detail = (
+        f"± {_in_ms(measured, 'clock_bound_seconds')}\n"
+        f"{number(_smallest(measured, 'overlap_seconds'))} s ·"
+        f" {percent(_smallest(measured, 'overlap_share'))} %"
+    )
+    return Cell(_in_ms(measured, "start_error_seconds"), detail=detail)
+
+
+def _in_ms(measured: Measured, column: str) -> str:
     known = [s[column] for s in measured.steps if s[column] is not None]
-    return max(known, key=abs) if known else None
+    return number(max(known, key=abs) * 1000.0, 2) if known else MISSING
 
 
 def _smallest(measured: Measured, column: str) -> float | None:
     return min((s[column] for s in measured.steps if s[column] is not None), default=None)
-
-
-def _worst_start(measured: Measured) -> str:
-    value = _largest(measured, "start_error_seconds")
-    return number(value * 1000.0, 2) if value is not None else MISSING
-
-
-def _worst_bound(measured: Measured) -> str:
-    value = _largest(measured, "clock_bound_seconds")
-    return number(value * 1000.0, 2) if value is not None else MISSING
-
-
-def _overlap(measured: Measured) -> str:
-    return number(_smallest(measured, "overlap_seconds"))
-
-
-def _share(measured: Measured) -> str:
-    return percent(_smallest(measured, "overlap_share"))

@@ -51,6 +51,13 @@ def ensure(run: store.RunDirectory) -> Path:
     return build(run)
 
 
+def count_taints(run: store.RunDirectory) -> int:
+    """How many taints a run has, from its small files alone."""
+    if not run.plan_json.is_file():
+        return 0
+    return len(evidence.taint_rows(run, planned_trials(run)))
+
+
 def read(run: store.RunDirectory, table: str, merged: bool = False) -> list[Row]:
     """The rows of one table; `merged` leaves out those of single hosts where it has such.
 

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from fleetmark.tables.journals import HostSample
 
 ALL_DISKS = "all"
+_STACKED = ("dm-", "md", "loop", "bcache")
+"""Devices on top of others, whose work shows again on those below."""
 _PARTITION = re.compile(r"^(?:(nvme\d+n\d+|mmcblk\d+)p\d+|((?:sd|vd|xvd|hd)[a-z]+)\d+)$")
 
 
@@ -41,9 +43,10 @@ def data_disk(samples: Iterable[HostSample], device: str) -> str:
 
 
 def disk_totals(sample: HostSample, disk: str) -> DiskTotals:
-    """What one disk did, or all together (a partition is not added to its own disk)."""
+    """What one disk did, or all together; what lies on another disk is not added to it."""
     if disk == ALL_DISKS:
-        chosen = [d for name, d in sample.disks.items() if _parent(name) not in sample.disks]
+        whole = {n: d for n, d in sample.disks.items() if not n.startswith(_STACKED)}
+        chosen = [d for name, d in whole.items() if _parent(name) not in whole]
     else:
         chosen = [sample.disks.get(disk, {})]
 

@@ -131,7 +131,7 @@ STEPS = Table(
         _column("sla_rate_per_second", _FLOAT, "rows/s", "the rate that was asked for"),
         _column("sla_minimum_ratio", _FLOAT),
         _column("sla_ratio", _FLOAT, meaning="inserts over the rate asked for"),
-        _column("sla_met", _BOOL, meaning="null where there is no SLA"),
+        _column("sla_met", _BOOL, meaning="null: no SLA, or parts are missing"),
         *_latency("service"),
         *_latency("response"),
         _column("errors", _INT, meaning="all kinds, all streams"),

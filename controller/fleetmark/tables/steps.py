@@ -173,12 +173,14 @@ def _sla(step: StepRuns) -> Row:
     if plan.sla is None:
         return row
     ratio = inserts / plan.sla.rate_per_second if inserts is not None else None
+    # Rows that were not gathered may have been inserted: neither met nor missed.
+    judged = ratio is not None and not step.missing_hosts and not any(r.partial for r in runs)
     return {
         **row,
         "sla_rate_per_second": plan.sla.rate_per_second,
         "sla_minimum_ratio": plan.sla.minimum_ratio,
         "sla_ratio": ratio,
-        "sla_met": ratio >= plan.sla.minimum_ratio if ratio is not None else None,
+        "sla_met": ratio >= plan.sla.minimum_ratio if ratio is not None and judged else None,
     }
 
 
