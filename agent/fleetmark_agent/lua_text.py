@@ -21,7 +21,7 @@ def to_lua(value: Any) -> str:
 
 
 def _number(value: Union[int, float]) -> str:
-    if abs(value) > 2**53 or not math.isfinite(value):
+    if not math.isfinite(value) or (isinstance(value, int) and abs(value) > 2**53):
         raise ValueError("%r is not a number that Lua can hold" % value)
     return repr(value)
 

@@ -94,7 +94,7 @@ local function operate(t, pace)
       local ready = not compose or attempt(t, compose)
       if pace then
          due = pace(t)
-         if not wait_until_due(t, due) then
+         if not wait_until_due(t, due) or due >= end_us then
             return
          end
       end
