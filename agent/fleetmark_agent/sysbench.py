@@ -35,10 +35,9 @@ _HOST_WORDS = (
     "failed to initialize within",
     "Thread initialization failed",
     "pthread_create",
-    "Cannot find benchmark",
-    "invalid option",
     "No DB drivers",
 )
+_NO_CONNECTION = "connection creation failed"
 
 
 @dataclass(frozen=True)
@@ -149,10 +148,13 @@ def _quiet_end(events: Optional[int], states: Sequence[int]) -> Tuple[str, str]:
 
 def _cause(log: str) -> str:
     """The reason in the log: the frame's own words first, they hold the server's."""
-    told = [m for m in _FRAME_FATAL.findall(log) if "another thread failed" not in m]
-    if told:
-        return str(told[0])[:1000]
     fatal = [m for m in _FATAL.findall(log) if m != "Thread initialization failed!"]
+    told = _FRAME_FATAL.findall(log)
+    if told and _NO_CONNECTION not in told[0]:
+        return str(told[0])[:1000]
+    if told and len(fatal) > 1:
+        # What the client library said stands in the two lines before.
+        return "; ".join(fatal[:2])[:1000]
     if fatal:
         return str(fatal[0])[:1000]
     lines = [line.strip() for line in log.splitlines() if line.strip()]

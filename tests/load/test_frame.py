@@ -1,5 +1,6 @@
 """The frame on a real server: start, rates, stops, errors, foreign scripts."""
 
+import dataclasses
 import signal
 import subprocess
 import time
@@ -11,7 +12,7 @@ from mariadb_server import DATABASE, PASSWORD, USER, Server, wait_for
 from running import Running, connection_to, insert_benchmark
 
 from fleetmark_agent import histogram, shm
-from fleetmark_agent.job import Load, Stream
+from fleetmark_agent.job import Connection, Load, Stream
 
 pytestmark = pytest.mark.fleet
 
@@ -306,7 +307,7 @@ def test_other_errors_end_the_load_with_the_servers_words(
         rows_per_client=10**9,
         on_error=policy,
     )
-    load = Load(**{**vars(load), "options": {**load.options, "clients": 1}})
+    load = dataclasses.replace(load, options={**load.options, "clients": 1})
     running = start(load).release()
     wait_for(lambda: running.stream("insert").operations > 5, 10, "operations")
     database.query("RENAME TABLE pi1 TO gone")
@@ -327,14 +328,15 @@ def test_a_lua_error_is_reported_with_its_line(
     assert "mine.lua:3: attempt to perform arithmetic on upvalue 'n'" in outcome.message
 
 
-def test_no_server_is_said_in_the_clients_words(database: Server, start: Start) -> None:
-    load = points(database)
-    nowhere = Load(
-        **{**vars(load), "connection": vars(load.connection) and
-           type(load.connection)("127.0.0.1", 13399, USER, DATABASE)}
-    )  # fmt: skip
-    with pytest.raises(RuntimeError, match=r"unable to connect to MySQL server.*13399"):
-        start(nowhere)
+def test_no_server_is_said_in_the_clients_words(database: Server, tmp_path: Path) -> None:
+    nowhere = Connection("127.0.0.1", 13399, USER, DATABASE)
+    load = Load("insert_benchmark", nowhere, [Stream("query", 2, "point")])
+    running = Running(load, tmp_path / "job")
+    outcome = running.finish(15)
+    assert outcome.klass == "workload"
+    assert "host '127.0.0.1', port 13399" in outcome.message
+    assert "error 2002: Can't connect to server on '127.0.0.1'" in outcome.message
+    assert running.states() == [shm.STATE_FAILED] * 2
 
 
 def test_stock_scripts_run_through_the_frame(database: Server, start: Start) -> None:

@@ -171,7 +171,7 @@ DONE, RUNNING, FAILED = shm.STATE_DONE, shm.STATE_RUNNING, shm.STATE_FAILED
          [FAILED]), "workload", 0, "error 1146: no table", None),
         ((1, "FATAL: mysql_drv_query() returned error 1146 (no table) for query 'x'\n",
          [FAILED]), "workload", 0, "1146 (no table)", None),
-        ((1, "invalid option: --tabels=1\n", [0]), "host", 0, "--tabels", None),
+        ((1, "invalid option: --tabels=1\n", [0]), "workload", 0, "--tabels", None),
         ((2, "FATAL: Worker threads failed to initialize within 30 seconds!\n",
          [0]), "host", 0, "30 seconds", None),
         ((1, "", [0]), "workload", 0, "exit code 1 and gave no reason", None),

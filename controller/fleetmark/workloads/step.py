@@ -37,8 +37,7 @@ class Step:
 
     `loads` holds one load for each load host, in order; empty for a settle step.
     The number that the report shows is `measure` (`rows` or `operations`) of `measure_stream`
-    over the overlap window, a second; `measure_base` is added to the count (l.x counts the
-    rows that l.i0 left).
+    over the overlap window, a second.
     """
 
     name: str
