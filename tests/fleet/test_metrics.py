@@ -18,16 +18,11 @@ from typing import Any
 
 import pytest
 import yaml
+from growing_run import TRIAL, GrowingRun, Interval
 
 from fleetmark.watch import scrape_config, serve_during_run
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "unit"))
-from growing_run import TRIAL, GrowingRun, Interval
-
-pytestmark = [
-    pytest.mark.fleet,
-    pytest.mark.skipif(not shutil.which("prometheus"), reason="prometheus is missing"),
-]
+pytestmark = pytest.mark.fleet
 STEP = "06-qr100"
 FLEETMARK = [sys.executable, "-c", "from fleetmark.cli.app import main; main()"]
 PORTS = range(13600, 13700)
@@ -123,6 +118,7 @@ def start_prometheus(tmp_path: Path) -> Iterator[Callable[[str], Prometheus]]:
         process.wait(timeout=20)
 
 
+@pytest.mark.skipif(not shutil.which("prometheus"), reason="prometheus is missing")
 def test_prometheus_scrapes_a_running_run_and_its_end(
     run: GrowingRun, start_prometheus: Callable[[str], Prometheus]
 ) -> None:

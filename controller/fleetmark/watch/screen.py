@@ -127,17 +127,22 @@ def _streams(step: StepSnapshot) -> Table:
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("errors")
     for stream in sorted(step.streams, key=lambda s: (s.stream, s.host)):
-        table.add_row(*_stream_cells(stream))
+        table.add_row(*_stream_cells(stream, step))
     return table
 
 
-def _stream_cells(stream: StreamSnapshot) -> list[str | Text]:
+def _stream_cells(stream: StreamSnapshot, step: StepSnapshot) -> list[str | Text]:
+    operations_per_second = stream.operations_per_second
+    rows_per_second = stream.rows_per_second
+    if step.state == "ended" and step.elapsed_seconds:
+        operations_per_second = stream.operations / step.elapsed_seconds
+        rows_per_second = stream.rows / step.elapsed_seconds
     errors = errors_text(stream)
     return [
         f"  {stream.stream}",
         stream.host,
-        f"{stream.operations_per_second:,.0f}",
-        f"{stream.rows_per_second:,.0f}",
+        f"{operations_per_second:,.0f}",
+        f"{rows_per_second:,.0f}",
         latency(stream.worst_us) if stream.worst_us else "-",
         latency(stream.step_worst_us) if stream.step_worst_us else "-",
         f"{stream.lag_seconds:.1f} s" if stream.lag_seconds else "-",
