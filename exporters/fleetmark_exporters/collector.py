@@ -18,6 +18,7 @@ from prometheus_client.core import (
 )
 from prometheus_client.registry import Collector
 
+from fleetmark_agent.shm import ERROR_WORDS
 from fleetmark_exporters.buckets import cumulative, sum_seconds
 from fleetmark_exporters.snapshot import (
     RUN_STATES,
@@ -208,7 +209,8 @@ def _counts(streams: Streams) -> Iterator[Metric]:
         "fleetmark_lag_seconds", "How far the stream is behind its schedule.", None, _STREAM
     )
     for labels, stream in streams:
-        for kind, count in stream.errors.items():
+        # Kinds without an error too: the first one must be an increase of a series that is there.
+        for kind, count in {**dict.fromkeys(ERROR_WORDS, 0), **stream.errors}.items():
             errors.add_metric([*labels, kind], count)
         threads.add_metric(labels, stream.threads)
         lag.add_metric(labels, stream.lag_seconds)

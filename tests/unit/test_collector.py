@@ -76,6 +76,7 @@ def test_the_numbers_of_the_run_come_out(run: GrowingRun) -> None:
     assert value(samples, "fleetmark_rows_total", host="load1", **query) == 9_500
     errors = value(samples, "fleetmark_errors_total", host="load1", kind="deadlock", **query)
     assert errors == 3
+    assert value(samples, "fleetmark_errors_total", host="load1", kind="other", **query) == 0
     insert = {**query, "stream": "insert"}
     assert value(samples, "fleetmark_lag_seconds", host="load1", **insert) == 0.5
     assert value(samples, "fleetmark_stream_threads", host="load1", **insert) == 2
