@@ -445,7 +445,7 @@ class _Step:
         }
 
 
-def _load_line(
+def _load_line(  # noqa: PLR0917 (one argument a field)
     stream: Stream,
     tick: float,
     interval: float,

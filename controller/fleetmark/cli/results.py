@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from fleetmark import report as reporting
@@ -282,5 +283,5 @@ def sql(
     for column in answer.columns:
         table.add_column(column)
     for row in answer.rows:
-        table.add_row(*(MISSING if value is None else str(value) for value in row))
+        table.add_row(*(MISSING if value is None else escape(str(value)) for value in row))
     _console().print(table)

@@ -18,7 +18,6 @@ from fleetmark.tables.series import cpu_seconds
 from fleetmark.tables.steps import MINIMUM_OPERATIONS_PER_THREAD, StepRuns
 
 _FSYNCS = "innodb_data_fsyncs"
-
 """Counts the redo log's fsyncs too, so Innodb_os_log_fsyncs, where there, is a part of it."""
 
 _KB = 1024.0
