@@ -147,7 +147,9 @@ class Spool:
     def make(self) -> None:
         """Make the base directory, for its owner only. Raises HostError."""
         try:
-            os.makedirs(os.path.join(self.base, "runs"), mode=0o700, exist_ok=True)
+            # One after the other: makedirs gives the mode to the last directory only.
+            for path in (self.base, os.path.join(self.base, "runs")):
+                os.makedirs(path, mode=0o700, exist_ok=True)
         except OSError as error:
             raise HostError(
                 "cannot make the base directory %s" % self.base,

@@ -16,6 +16,10 @@ from fleetmark_agent.job import Connection, Dbms, Job, Load, Samplers, Stream, e
 
 PASSWORD = "it's-a-\\secret\""
 PORTS = range(13400, 13500)
+SMALL = """innodb_buffer_pool_size=64M
+innodb_log_file_size=32M
+innodb_flush_log_at_trx_commit=0
+"""
 
 
 def wait_for(condition: Callable[[], Any], what: str, seconds: float = 20.0) -> Any:
@@ -119,9 +123,8 @@ class AgentHost:
 
     def dbms(self, trial: str, port: int, config: str = "", **more: Any) -> Dbms:
         """An instance with small files, so that it starts quickly."""
-        small = "innodb_buffer_pool_size=64M\ninnodb_log_file_size=32M\ninnodb_flush_log_at_trx_commit=0\n"
         return Dbms(
-            self.run, trial, "mariadb", str(self.data), port, "127.0.0.1", small + config, **more
+            self.run, trial, "mariadb", str(self.data), port, "127.0.0.1", SMALL + config, **more
         )
 
     def job(self, step: str, load: Load | None = None, **more: Any) -> Job:

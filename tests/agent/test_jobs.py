@@ -1,5 +1,7 @@
 """Jobs on a real server: what is counted, how they end, what a crash leaves behind."""
 
+import hashlib
+import json
 import os
 import signal
 import stat
@@ -434,9 +436,6 @@ def test_manifest_lists_what_is_there(host):
     host.call("stop", "--run", host.run)
     host.wait_ended(job)
     directory = host.directory("01-db")
-    import hashlib
-    import json
-
     manifest = json.loads((directory / "manifest.json").read_text())
     assert set(manifest["files"]) == {"job.json", "journal.jsonl", "pid", "stop", "supervisor.log"}
     for name, entry in manifest["files"].items():
