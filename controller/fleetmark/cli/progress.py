@@ -72,5 +72,5 @@ def _show_lines(work: Work[T], watcher: RunWatcher, console: Console) -> None:
         for target in watcher.poll().targets:
             activity, at = shown.get(target.name, ("", now))
             if activity != target.activity or now - at >= _LINE_SECONDS:
-                console.print(plain_line(target), markup=False)
+                console.print(plain_line(target), markup=False, soft_wrap=True)
                 shown[target.name] = (target.activity, now)

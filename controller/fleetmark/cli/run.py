@@ -44,10 +44,10 @@ class Session:
 
     def say(self, text: str) -> None:
         """A line for a person; not among the JSON."""
-        self.console.print(text, markup=False)
+        self.console.print(text, markup=False, soft_wrap=True)
 
 
-def run(  # noqa: PLR0913, PLR0917 (Typer: one parameter an option)
+def run(
     context: typer.Context,
     experiment: prepare.ExperimentArgument,
     inventory: prepare.InventoryOption = "",
