@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from prometheus_client.parser import text_string_to_metric_families
+
 from fleetmark import plan as planning
 from fleetmark import store
 from fleetmark.experiment import Build, Config, Experiment, Target
@@ -17,6 +19,9 @@ HOST_CLOCK_AHEAD_SECONDS = {"load1": 0.25, "load2": -0.5, "db1": 0.0}
 TRIAL = "db1.mariadb.dw1.insert_benchmark.r1"
 SECOND_TRIAL = "db1.mariadb.dw0.insert_benchmark.r1"
 LOAD_HOSTS = ("load1", "load2")
+STEP = "06-qr100"
+
+Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
 
 
 def make_plan() -> planning.Plan:
@@ -199,3 +204,41 @@ class GrowingRun:
     def end_journal(self, t: float, step: str, host: str, trial: str = TRIAL) -> None:
         """The last record."""
         self.record(self._journal(trial, step, host), t, host, "ended", reason="completed")
+
+
+def query_run(run: GrowingRun, seconds: int, rows_each: int) -> None:
+    """Two hosts insert `rows_each` rows a second; 400 rows a second are asked for."""
+    run.begin_trial(-10)
+    run.release(0, STEP)
+    for second in range(1, seconds + 1):
+        for host in ("load1", "load2"):
+            run.load(second, (STEP, host, "insert"), Interval(rows_each // 50, rows_each))
+            run.load(second, (STEP, host, "query"), Interval(900, 9_000))
+
+
+def busy_run(results: Path) -> GrowingRun:
+    """Two hosts, two seconds into a query step, with errors and a taint."""
+    run = GrowingRun(results)
+    run.begin_trial(-10)
+    run.release(0, STEP)
+    for host, queries in (("load1", 900), ("load2", 700)):
+        run.load(1, (STEP, host, "insert"), Interval(4, 200, lag_seconds=0.5))
+        run.load(1, (STEP, host, "query"), Interval(queries, queries * 10, latency_us=130.0))
+        slow = Interval(50, 500, latency_us=70_000.0, errors={"deadlock": 3})
+        run.load(2, (STEP, host, "query"), slow)
+    run.event(2, "taint", trial=TRIAL, step=STEP, kind="clock", text="bound too wide")
+    return run
+
+
+def samples_of(text: str) -> Samples:
+    """All samples of an exposition by name and labels."""
+    return {
+        (sample.name, frozenset(sample.labels.items())): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+
+
+def value(samples: Samples, name: str, **labels: str) -> float:
+    """One sample."""
+    return samples[name, frozenset(labels.items())]

@@ -1,71 +1,38 @@
 """The Prometheus side: metrics of a snapshot, buckets, server, rules, dashboard."""
 
-import contextlib
 import itertools
 import json
 import re
 import shutil
-import socket
 import subprocess
-import threading
-import urllib.error
-import urllib.request
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-from growing_run import T0, TRIAL, GrowingRun, Interval
+from growing_run import T0, TRIAL, GrowingRun, busy_run, samples_of, value
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from fleetmark.errors import ConfigError
-from fleetmark.watch import RunWatcher, scrape_config, serve, serve_during_run, write_file_sd
+from fleetmark.watch import RunWatcher
 from fleetmark_agent import histogram
 from fleetmark_exporters import dashboard_path, rules_path
 from fleetmark_exporters.buckets import BOUNDS_US, cumulative, sum_seconds
 from fleetmark_exporters.collector import RunCollector
 from fleetmark_exporters.snapshot import RUN_STATES
 
-STEP = "06-qr100"
-Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
-
 needs_promtool = pytest.mark.skipif(not shutil.which("promtool"), reason="promtool is missing")
 
 
 @pytest.fixture
 def run(tmp_path: Path) -> GrowingRun:
-    """Two hosts, two seconds into a query step, with errors and a taint."""
-    run = GrowingRun(tmp_path)
-    run.begin_trial(-10)
-    run.release(0, STEP)
-    for host, queries in (("load1", 900), ("load2", 700)):
-        run.load(1, (STEP, host, "insert"), Interval(4, 200, lag_seconds=0.5))
-        run.load(1, (STEP, host, "query"), Interval(queries, queries * 10, latency_us=130.0))
-        run.load(
-            2, (STEP, host, "query"), Interval(50, 500, latency_us=70_000.0, errors={"deadlock": 3})
-        )
-    run.event(2, "taint", trial=TRIAL, step=STEP, kind="clock", text="bound too wide")
-    return run
+    return busy_run(tmp_path)
 
 
 def exposition(run: GrowingRun) -> str:
     registry = CollectorRegistry()
     registry.register(RunCollector(RunWatcher(run.directory, lambda: T0 + 2.0).poll))
     return generate_latest(registry).decode()
-
-
-def samples_of(text: str) -> Samples:
-    return {
-        (sample.name, frozenset(sample.labels.items())): sample.value
-        for family in text_string_to_metric_families(text)
-        for sample in family.samples
-    }
-
-
-def value(samples: Samples, name: str, **labels: str) -> float:
-    return samples[name, frozenset(labels.items())]
 
 
 def test_the_numbers_of_the_run_come_out(run: GrowingRun) -> None:
@@ -335,96 +302,3 @@ def test_the_dashboard_is_one_that_can_be_shared(run: GrowingRun) -> None:
     identifiers = [panel["id"] for panel in dashboard["panels"]]
     assert len(set(identifiers)) == len(identifiers)
     assert {panel["datasource"]["uid"] for panel in dashboard["panels"]} == {"${datasource}"}
-
-
-def get(url: str) -> str:
-    with urllib.request.urlopen(url, timeout=5) as answer:
-        return str(answer.read().decode())
-
-
-@pytest.fixture
-def busy_port() -> Iterator[int]:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
-        yield int(taken.getsockname()[1])
-
-
-def test_a_run_is_served_and_a_scrape_sees_what_is_new(run: GrowingRun) -> None:
-    with serve_during_run(run.directory, "127.0.0.1:0", linger_seconds=0) as serving:
-        assert serving.warning == ""
-        first = samples_of(get(serving.url))
-        run.load(3, (STEP, "load1", "query"), Interval(50, 500))
-        second = samples_of(get(serving.url))
-        assert serving.scrapes == 2
-        with pytest.raises(urllib.error.HTTPError, match="404"):
-            get(serving.url.replace("/metrics", "/other"))
-        assert serving.scrapes == 2
-    labels = {"target": "db1", "step": "qr100", "stream": "query", "host": "load1"}
-    seen = [value(s, "fleetmark_operations_total", **labels) for s in (first, second)]
-    assert seen == [950, 1_000]
-
-
-def test_a_busy_port_is_a_warning_and_the_run_goes_on(run: GrowingRun, busy_port: int) -> None:
-    with serve_during_run(run.directory, f"127.0.0.1:{busy_port}", linger_seconds=60) as serving:
-        assert serving.url == ""
-        assert f"127.0.0.1:{busy_port}" in serving.warning
-        assert "in use" in serving.warning
-        assert "goes on without metrics" in serving.warning
-
-
-@pytest.mark.parametrize("listen", ["9518", "localhost", "127.0.0.1:99999", ":9518", "a:b"])
-def test_what_is_no_address_is_refused(run: GrowingRun, listen: str) -> None:
-    with pytest.raises(ConfigError, match="not an address"), serve(run.directory, listen):
-        pass
-
-
-def test_nobody_listens_nobody_waits(run: GrowingRun) -> None:
-    # A linger of ten minutes would be noticed.
-    with serve_during_run(run.directory, "127.0.0.1:0", linger_seconds=600):
-        pass
-
-
-def test_it_lingers_until_one_more_scrape(run: GrowingRun) -> None:
-    answers: list[str] = []
-    over = threading.Event()
-
-    def scrape(url: str) -> None:
-        while not over.wait(0.05):
-            with contextlib.suppress(OSError):
-                answers.append(get(url))
-
-    with serve_during_run(run.directory, "127.0.0.1:0", linger_seconds=600) as serving:
-        get(serving.url)
-        scraper = threading.Thread(target=scrape, args=(serving.url,))
-        scraper.start()
-        run.event(3, "run_ended", state="complete")
-        run.state("complete", "2026-05-28T20:30:00Z")
-    over.set()
-    scraper.join()
-    samples = samples_of(answers[-1])
-    assert value(samples, "fleetmark_run_state", state="complete") == 1
-    labels = {"target": "db1", "step": "qr100", "stream": "query", "host": "load1"}
-    assert value(samples, "fleetmark_operations_total", **labels) == 950
-
-
-def interrupted_run(run: GrowingRun) -> None:
-    with serve_during_run(run.directory, "127.0.0.1:0", linger_seconds=600) as serving:
-        get(serving.url)
-        raise KeyboardInterrupt
-
-
-def test_an_interrupted_run_does_not_linger(run: GrowingRun) -> None:
-    with pytest.raises(KeyboardInterrupt):
-        interrupted_run(run)
-
-
-def test_the_scrape_config_is_yaml_with_our_address(tmp_path: Path) -> None:
-    config = yaml.safe_load(scrape_config("127.0.0.1:9518"))
-    assert config["scrape_configs"][0]["static_configs"] == [{"targets": ["127.0.0.1:9518"]}]
-    assert Path(config["rule_files"][0]).is_file()
-    targets = tmp_path / "targets.json"
-    write_file_sd(targets, "127.0.0.1:9518")
-    config = yaml.safe_load(scrape_config("127.0.0.1:9518", targets))
-    assert config["scrape_configs"][0]["file_sd_configs"] == [{"files": [str(targets)]}]
-    assert json.loads(targets.read_text()) == [{"targets": ["127.0.0.1:9518"], "labels": {}}]

@@ -1,22 +1,17 @@
 """Following a run directory while it grows."""
 
-import io
 import json
 import tracemalloc
 from pathlib import Path
 
 import pytest
-from growing_run import SECOND_TRIAL, T0, TRIAL, GrowingRun, Interval
-from rich.console import Console
+from growing_run import SECOND_TRIAL, STEP, T0, TRIAL, GrowingRun, Interval, query_run
 
 from fleetmark.errors import ResultError
 from fleetmark.watch import RunWatcher
-from fleetmark.watch.screen import duration, latency, plain_line, screen, sparkline
 from fleetmark.watch.tail import Tail
 from fleetmark_agent import histogram
 from fleetmark_exporters.snapshot import RunSnapshot, StepSnapshot, StreamSnapshot
-
-QUERY_STEP = "06-qr100"
 
 
 class Clock:
@@ -160,16 +155,6 @@ def test_the_start_error_is_by_the_hosts_own_clock(run: GrowingRun, watcher: Run
     assert errors == pytest.approx({"load1": 0.002, "load2": 0.002}, abs=1e-6)
 
 
-def query_run(run: GrowingRun, seconds: int, rows_each: int) -> None:
-    """Two hosts insert `rows_each` rows a second; 400 rows a second are asked for."""
-    run.begin_trial(-10)
-    run.release(0, QUERY_STEP)
-    for second in range(1, seconds + 1):
-        for host in ("load1", "load2"):
-            run.load(second, (QUERY_STEP, host, "insert"), Interval(rows_each // 50, rows_each))
-            run.load(second, (QUERY_STEP, host, "query"), Interval(900, 9_000))
-
-
 def test_the_sla_is_undecided_while_the_step_runs(
     run: GrowingRun, watcher: RunWatcher, clock: Clock
 ) -> None:
@@ -190,9 +175,9 @@ def test_the_sla_is_decided_over_the_real_duration(
 ) -> None:
     query_run(run, 10, 200)
     # All 4,000 rows are there, and so is the SLA unless they took longer than 10 s / 0.95.
-    run.end_stream(10.0, (QUERY_STEP, "load1", "insert"))
-    run.end_stream(seconds, (QUERY_STEP, "load2", "insert"))
-    run.end_step(seconds + 1, QUERY_STEP)
+    run.end_stream(10.0, (STEP, "load1", "insert"))
+    run.end_stream(seconds, (STEP, "load2", "insert"))
+    run.end_step(seconds + 1, STEP)
     step = step_of(watcher.poll())
     assert step.sla is not None
     assert step.sla.ratio == pytest.approx(10.0 / seconds)
@@ -204,7 +189,7 @@ def test_the_sla_of_a_step_that_was_cut_off_stays_undecided(
     run: GrowingRun, watcher: RunWatcher
 ) -> None:
     query_run(run, 3, 200)
-    run.end_step(4, QUERY_STEP, state="partial")
+    run.end_step(4, STEP, state="partial")
     step = step_of(watcher.poll())
     assert step.sla is not None
     assert step.sla.state == "undecided"
@@ -389,41 +374,3 @@ def test_a_long_step_is_read_once_and_does_not_grow_memory(
     assert stream_of(watcher.poll(), "load1", "insert").operations == 30_000
     # What is kept of 8,000 more intervals is one histogram and the last rates.
     assert after - before < 200_000
-
-
-def test_the_screen_and_the_line_show_the_numbers(
-    run: GrowingRun, watcher: RunWatcher, clock: Clock
-) -> None:
-    query_run(run, 4, 200)
-    place = (QUERY_STEP, "load1", "query")
-    run.load(5, place, Interval(10, 100, latency_us=2_500_000.0, errors={"lock_wait": 3}))
-    run.event(4, "taint", trial=TRIAL, step=QUERY_STEP, kind="clock", text="bound too wide")
-    clock.seconds = 5.0
-    snapshot = watcher.poll()
-    console = Console(width=140, force_terminal=False, record=True, file=io.StringIO())
-    console.print(screen(snapshot, clock()))
-    text = console.export_text()
-    for part in (
-        "doublewrite",
-        "trial 1 of 2",
-        "mariadb/dw1",
-        "running qr100",
-        "7,210 operations",
-        "SLA",
-        "undecided",
-        "start error 2.00 ms",
-        "2.56 s",
-        "lock_wait 3",
-        "taints: clock 1",
-    ):
-        assert part in text
-    line = plain_line(snapshot.targets[0])
-    assert TRIAL in line
-    assert "errors 3" in line
-
-
-def test_numbers_are_written_for_people() -> None:
-    assert sparkline((0.0, 5.0, 10.0)) == "▁▅█"
-    assert sparkline((0.0, 0.0)) == "▁▁"
-    assert [duration(s) for s in (9.4, 65, 3_661)] == ["9 s", "1:05", "1:01:01"]
-    assert [latency(us) for us in (12.0, 1_500.0, 2_000_000.0)] == ["12 us", "1.5 ms", "2 s"]

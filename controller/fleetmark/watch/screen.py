@@ -100,6 +100,9 @@ def _target_head(target: TargetSnapshot, state: str) -> Text:
         text.append_text(_step_line(step))
         if bars := sparkline(target.rates):
             text.append(f"\n  {bars}", "blue")
+        if proof := _proof_line(step):
+            text.append("  " if bars else "\n  ")
+            text.append_text(proof)
     return text
 
 
@@ -109,12 +112,18 @@ def _step_line(step: StepSnapshot) -> Text:
     if step.measure_stream:
         rate = step.rate_now if step.state == "running" else step.rate_mean
         text.append(f"  {rate:,.0f} {step.measure}/s  {step.total:,} {step.measure}")
+    return text
+
+
+def _proof_line(step: StepSnapshot) -> Text:
+    """Start error and SLA; empty where there is neither."""
+    text = Text()
     if step.start_errors_seconds:
         worst = max(step.start_errors_seconds.values(), key=abs)
-        text.append(f"  start error {worst * 1e3:.2f} ms")
+        text.append(f"start error {worst * 1e3:.2f} ms  ")
     if step.sla:
         reached = "-" if step.sla.ratio is None else f"{step.sla.ratio:.1%}"
-        text.append(f"  SLA {reached} {step.sla.state}", _SLA_COLOURS[step.sla.state])
+        text.append(f"SLA {reached} {step.sla.state}", _SLA_COLOURS[step.sla.state])
     return text
 
 
@@ -164,6 +173,8 @@ def plain_line(target: TargetSnapshot) -> str:
     parts.append(target.activity)
     if step := target.step:
         parts.append(_step_line(step).plain)
+        if proof := _proof_line(step):
+            parts.append(proof.plain)
         worst = max((stream.step_worst_us for stream in step.streams), default=0.0)
         if worst:
             parts.append(f"worst {latency(worst)}")
