@@ -77,7 +77,9 @@ def test_verdicts_name_misses_taints_and_the_finding(document: Document) -> None
     assert words["SLA missed in 1 of 8 query steps"] is False
     assert words["1 taint (start_error)"] is False
     finding = next(text for text in words if text.startswith("db1.mariadb.dw0"))
-    assert finding == "db1.mariadb.dw0: 1.00 to 1.35 times db1.mariadb.dw1 (7 steps)"
+    assert (
+        finding == "db1.mariadb.dw0: 1.35 times db1.mariadb.dw1 (median; 1.00 to 1.35 over 7 steps)"
+    )
 
 
 def test_parts_stand_in_their_order(document: Document) -> None:

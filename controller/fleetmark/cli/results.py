@@ -195,8 +195,8 @@ def show(
         typer.echo(json.dumps(whole, indent=1))
         return
     console = _console()
-    state = f"{line['experiment']}: {line['state']}, {line['trials']} trials"
-    console.print(f"{line['run']}  {state}, {line['taints']} taints")
+    console.print(f"{line['run']}  {line['experiment']}: {line['state']}")
+    console.print(f"trials: {line['trials']}, taints: {line['taints']}")
     console.print(line["path"])
     table = Table()
     for heading in ("trial", "step", "throughput", "SLA", "p99 ms", "max ms", "state", "taints"):

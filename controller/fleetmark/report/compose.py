@@ -1,5 +1,6 @@
 """The tables of a run -> the document of its report."""
 
+import statistics
 from collections.abc import Sequence
 
 from fleetmark import store
@@ -121,7 +122,7 @@ def _findings(summary: Summary) -> list[str]:
 def _finding(row: str, base: str, values: Sequence[float]) -> list[str]:
     if not values:
         return []
-    span = ratio(min(values))
-    if ratio(max(values)) != span:
-        span += f" to {ratio(max(values))}"
-    return [f"{row}: {span} times {base} ({len(values)} {_plural('step', len(values))})"]
+    if len(values) == 1:
+        return [f"{row}: {ratio(values[0])} times {base} (1 step)"]
+    span = f"{ratio(min(values))} to {ratio(max(values))} over {len(values)} steps"
+    return [f"{row}: {ratio(statistics.median(values))} times {base} (median; {span})"]

@@ -32,8 +32,8 @@ _COUNTERS = (
     ("fsyncs_per_insert", "fsync/i", "", "fsyncs of data and redo log for each inserted row"),
 )
 _ERROR_KINDS = ("deadlock", "lock_wait", "connection", "commit_unknown", "other")
-_SHORTEST_SECOND = 0.5
-"""A second of which less was observed is left out of the charts: its rate says little."""
+_SHORTEST_SECOND = 0.9
+"""A second of which less was observed is left out of the charts: its rate would mislead."""
 
 
 def sections(context: Context) -> list[Section]:

@@ -15,6 +15,7 @@ _SIGNS = {
     Tone.HIGHER: ("", ""),
     Tone.NONE: ("", ""),
 }
+_LONG_NAME = 14
 _DASHES = ("", "6 2", "2 2", "6 2 2 2")
 
 
@@ -46,6 +47,8 @@ def render(document: model.Document) -> str:
 def _breakable(text: str) -> Markup:
     """Let a long dotted name break after its dots and underscores."""
     escaped = str(Markup.escape(text))
+    if len(text) < _LONG_NAME:
+        return Markup(escaped)  # noqa: S704 (escaped above)
     for sign in (".", "_", "/"):
         escaped = escaped.replace(sign, f"{sign}<wbr>")
     return Markup(escaped)  # noqa: S704 (escaped above)
