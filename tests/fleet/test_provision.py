@@ -1,9 +1,13 @@
 """Provisioning of light hosts by the real roles, over real SSH."""
 
+import contextlib
 import json
 import os
 import signal
+import subprocess
+import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +18,7 @@ from conftest import LightFleet, light_lab
 
 from fleetmark import bundle, processes, provision
 from fleetmark.errors import HostError, InfrastructureError, Interrupted
-from fleetmark.lab import light
+from fleetmark.lab import machine
 from fleetmark.provision import HostProgress, Provisioning, ProvisionResult
 
 pytestmark = pytest.mark.fleet
@@ -116,7 +120,7 @@ def test_bad_hosts_are_named_with_their_reason_and_the_others_are_ready(
     new_light_lab: Callable[[int, int], LightFleet], stage: Stage
 ) -> None:
     lab = new_light_lab(1, 3)
-    for pid in light.pids(f"{light.prefix(lab.name)}-load1"):
+    for pid in machine.pids(f"{machine.prefix(lab.name)}-load1"):
         os.kill(pid, signal.SIGKILL)
     known_hosts = Path(lab.fleet.hosts["db1"].known_hosts_file)
     keys = known_hosts.read_text().splitlines()
@@ -160,6 +164,73 @@ def test_a_stopped_run_leaves_no_process_and_no_directory(stage: Stage) -> None:
     status = json.loads((work.directory / "status.json").read_text())
     assert status["status"] == "canceled"
     assert "ended before" in status["hosts"]["db1"]["message"]
+
+
+INTERRUPTED = """
+import sys
+from pathlib import Path
+from fleetmark.provision import Provisioning, run
+try:
+    run(
+        Provisioning(Path(sys.argv[1]), ["a", "b"], Path(sys.argv[2]), playbook=sys.argv[3]),
+        lambda progress: print(progress.task, flush=True),
+    )
+except KeyboardInterrupt:
+    print("interrupted", flush=True)
+"""
+ENDLESS = """
+- hosts: all
+  gather_facts: false
+  tasks:
+    - name: First
+      ansible.builtin.debug:
+    - name: Endless
+      ansible.builtin.command: sleep 600
+"""
+
+
+def test_ctrl_c_leaves_nothing(tmp_path: Path) -> None:
+    """Local hosts, whose tasks run on this machine: the sleeps must go too."""
+    inventory = tmp_path / "hosts"
+    inventory.write_text("[all:vars]\nansible_connection=local\n[all]\na\nb\n")
+    playbook = tmp_path / "endless.yml"
+    playbook.write_text(ENDLESS)
+    caller = subprocess.Popen(
+        [sys.executable, "-c", INTERRUPTED, inventory, tmp_path / "phase", playbook],
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+        # As a shell would: a group of its own, which is not Ansible's.
+        start_new_session=True,
+    )
+    assert caller.stdout is not None
+    try:
+        assert caller.stdout.readline() == "First\n"
+        assert caller.stdout.readline() == "First\n"
+        wait_until(lambda: sleeping(tmp_path) == 2)
+        os.killpg(caller.pid, signal.SIGINT)
+        assert caller.communicate(timeout=30)[0] == "interrupted\n"
+    finally:
+        caller.kill()
+    assert sleeping(tmp_path) == 0
+    assert processes.with_environment(f"{tmp_path}/fm-") == set()
+    assert list(tmp_path.glob("fm-*")) == []
+
+
+def sleeping(directory: Path) -> int:
+    found = processes.with_environment(f"{directory}/fm-")
+    count = 0
+    for pid in found:
+        with contextlib.suppress(OSError):
+            count += Path(f"/proc/{pid}/cmdline").read_bytes() == b"sleep\x00600\x00"
+    return count
+
+
+def wait_until(condition: Callable[[], bool], bound_seconds: float = 30.0) -> None:
+    deadline = time.monotonic() + bound_seconds
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
 
 
 def test_ansible_itself_failing_is_said_with_its_words(stage: Stage, tmp_path: Path) -> None:
