@@ -78,6 +78,15 @@ local function record(slot, us, sum, max, histogram)
    slot[bucket] = slot[bucket] + 1
 end
 
+-- A limited stream that has done its share lasts to the end of its schedule, or a step of n
+-- operations would be one interval too short and its rate too high.
+local function last_out(t)
+   local due = pacing.end_us(t)
+   if due and due > monotonic_us() and wait_until_due(t, due) then
+      t.slot[S_LAST] = t.wall_base + due * 1e-6
+   end
+end
+
 -- Operations until the thread must end, the script says so, or the time is over.
 local function operate(t, pace)
    local words, slot, id, base = t.words, t.slot, t.id, t.wall_base
@@ -89,6 +98,7 @@ local function operate(t, pace)
    local now, due = monotonic_us(), 0
    while words[H_STOP] == 0 and words[H_FINISHED] == 0 and now < end_us do
       if finished and finished(t) then
+         last_out(t)
          return
       end
       local ready = not compose or attempt(t, compose)

@@ -42,4 +42,11 @@ function M.start(t, pacing)
    return catch_up
 end
 
+-- When the schedule of the operations so far ends: one interval after the last was due, without
+-- the thread's phase. Nil for a stream without a limit and for published pacing, which ends with
+-- its last operation.
+function M.end_us(t)
+   return t.interval_us and t.start_us + t.turn * t.interval_us
+end
+
 return M
