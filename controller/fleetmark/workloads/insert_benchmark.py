@@ -19,9 +19,9 @@ PROFILES: dict[str, dict[str, Any]] = {
     "io_bound": {"rows_i0": 300_000_000, "rows_i1": 4_000_000, "rows_i2": 1_000_000},
     "tiny": {
         "clients": 4,
-        "rows_i0": 60_000,
-        "rows_i1": 16_000,
-        "rows_i2": 1_600,
+        "rows_i0": 150_000,
+        "rows_i1": 60_000,
+        "rows_i2": 12_000,
         "query_seconds": 8.0,
         "wait_seconds": 3.0,
     },
