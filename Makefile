@@ -8,6 +8,8 @@ SHELL := /bin/bash
 # What pip installed is stamped, so that a second `make` starts at once.
 .venv/installed: pyproject.toml requirements.lock
 	$(PYTHON) -c 'import sys; sys.exit(0 if (3, 11) <= sys.version_info < (3, 14) else "Python 3.11 to 3.13 is needed, this is " + sys.version.split()[0] + "; name another: make PYTHON=python3.12")'
+	@# Debian keeps the half of venv that matters in a package of its own.
+	$(PYTHON) -c 'import ensurepip' 2>/dev/null || apt-get install -qq -y python3-venv
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
