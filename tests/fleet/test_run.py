@@ -14,13 +14,12 @@ from typing import Any
 
 import pytest
 
-from fleetmark import bundle, channel, conduct, experiment, lab, ledger, plan, store
+from fleetmark import bundle, channel, conduct, experiment, ledger, plan, store
 from fleetmark.channel import Opened, agent
 from fleetmark.channel import ssh as ssh_channel
 from fleetmark.conduct import Conduct, Patience
 from fleetmark.errors import ConfigError, HostError
 from fleetmark.inventory import Host
-from fleetmark.lab.light import prefix
 from fleetmark_agent import journal
 
 pytestmark = [
@@ -160,17 +159,7 @@ def finished(fleet: Any, tmp_path_factory: pytest.TempPathFactory) -> tuple[Any,
     path = directory / "experiment.yaml"
     path.write_text(experiment_text(["l.i0", "l.x", "l.i1", "wait", "qr100"]))
     done = subprocess.run(
-        [
-            *fleetmark(),
-            "run",
-            str(path),
-            "-i",
-            str(fleet.inventory),
-            "--no-provision",
-            "--json",
-            "--results",
-            str(directory / "results"),
-        ],
+        run_command(fleet, path, "--json"),
         capture_output=True,
         text=True,
         check=False,
@@ -181,8 +170,11 @@ def finished(fleet: Any, tmp_path_factory: pytest.TempPathFactory) -> tuple[Any,
     return answer, store.RunDirectory(Path(answer["directory"]))
 
 
-def fleetmark() -> list[str]:
-    return [sys.executable, "-c", "from fleetmark.cli.app import main; main()"]
+def run_command(fleet: Any, path: Path, *options: str) -> list[str]:
+    """`fleetmark run` with the results beside the experiment."""
+    command = [sys.executable, "-c", "from fleetmark.cli.app import main; main()", "run", str(path)]
+    command += ["-i", str(fleet.inventory), "--results", str(path.parent / "results")]
+    return [*command, "--no-provision", *options]
 
 
 def test_a_run_is_complete_and_its_checksums_hold(finished: tuple[Any, Any], fleet: Any) -> None:
@@ -298,17 +290,12 @@ def test_a_busy_host_is_refused_and_the_others_are_free_again(fleet: Any, tmp_pa
 def test_all_problems_are_found_before_anything_starts(fleet: Any, tmp_path: Path) -> None:
     text = experiment_text(["l.i0"], innodb_buffer_pool_sizee="64M")
     what = prepared(fleet, tmp_path, text)
+    program = (
+        "import socket, sys; s = socket.create_server(('0.0.0.0', 3306));"
+        " print('up', flush=True); sys.stdin.read()"
+    )
     listener = subprocess.Popen(
-        [
-            "ip",
-            "netns",
-            "exec",
-            f"{prefix(fleet.name)}-db1",
-            sys.executable,
-            "-c",
-            "import socket, sys; s = socket.create_server(('0.0.0.0', 3306));"
-            " print('up', flush=True); sys.stdin.read()",
-        ],
+        inside(listener_of(fleet, "db1"), sys.executable, "-c", program),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
     )
@@ -330,10 +317,12 @@ def test_all_problems_are_found_before_anything_starts(fleet: Any, tmp_path: Pat
 def test_a_dropped_connection_loses_nothing(fleet: Any, tmp_path: Path) -> None:
     what = prepared(fleet, tmp_path, experiment_text(["l.i0", "l.x", "qr100"], query_seconds=4))
 
+    listener = listener_of(fleet, "load1")
+
     def drop() -> None:
         path = what.run.step(TRIAL, "03-qr100", "load1") / journal.JOURNAL_NAME
         wait_until(lambda: path.is_file() and b'"load"' in path.read_bytes(), 60, "first interval")
-        drop_sessions(fleet, "load1")
+        drop_sessions(listener)
 
     dropper = threading.Thread(target=drop)
     dropper.start()
@@ -348,11 +337,18 @@ def test_a_dropped_connection_loses_nothing(fleet: Any, tmp_path: Path) -> None:
     assert store.verify_sums(what.run)[1] == []
 
 
-def drop_sessions(fleet: Any, host: str) -> None:
+def listener_of(fleet: Any, host: str) -> int:
+    """The sshd of a light host: light hosts share this machine's process ids."""
+    return int(fleet.ssh(host, "ps -o ppid= $PPID"))
+
+
+def inside(listener: int, *command: str) -> list[str]:
+    """A command line that runs in a host's network."""
+    return ["nsenter", "-t", str(listener), "-n", *command]
+
+
+def drop_sessions(listener: int) -> None:
     """Kill the processes that serve connections of a host's sshd; the listener goes on."""
-    listener = int(
-        (Path(lab.inventory_path(fleet.name)).parent / "hosts" / host / "sshd.pid").read_text()
-    )
     children = Path(f"/proc/{listener}/task/{listener}/children").read_text().split()
     assert children
     subprocess.run(["kill", "-9", *children], check=True)
@@ -362,16 +358,7 @@ def test_ctrl_c_leaves_the_hosts_clean(fleet: Any, tmp_path: Path) -> None:
     path = tmp_path / "experiment.yaml"
     path.write_text(experiment_text(["l.i0", "l.x", "qr100"], query_seconds=60))
     process = subprocess.Popen(
-        [
-            *fleetmark(),
-            "run",
-            str(path),
-            "-i",
-            str(fleet.inventory),
-            "--no-provision",
-            "--results",
-            str(tmp_path / "results"),
-        ],
+        run_command(fleet, path),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -407,12 +394,12 @@ def test_a_lost_host_costs_its_part_and_resume_finishes(
     fleet = new_light_lab(1, 2)
     deploy(fleet, tmp_path)
     what = prepared(fleet, tmp_path, experiment_text(["l.i0", "l.x", "qr100"], 4), lost_seconds=5.0)
-    link = f"{prefix(fleet.name)}v2"
+    network = listener_of(fleet, "load2")
 
     def lose() -> None:
         path = what.run.step(TRIAL, "03-qr100", "load2") / journal.JOURNAL_NAME
         wait_until(lambda: path.is_file() and b'"load"' in path.read_bytes(), 60, "first interval")
-        subprocess.run(["ip", "link", "set", link, "down"], check=True)
+        subprocess.run(inside(network, "ip", "link", "set", "eth0", "down"), check=True)
 
     loser = threading.Thread(target=lose)
     loser.start()
@@ -432,7 +419,7 @@ def test_a_lost_host_costs_its_part_and_resume_finishes(
         kept = {p: store.sha256_of(p) for p in run.trial(TRIAL).rglob("*") if p.is_file()}
         assert on(fleet, "db1", "status")["claim"] is None
 
-    subprocess.run(["ip", "link", "set", link, "up"], check=True)
+    subprocess.run(inside(network, "ip", "link", "set", "eth0", "up"), check=True)
     with channels(fleet) as opened:
         outcome = conduct.conduct(conduct.replan(run), opened.channels, threading.Event())
     assert (outcome.state, outcome.trials) == ("complete", {TRIAL: "ok"})

@@ -68,7 +68,7 @@ def test_a_missing_file_is_no_host_error(channel: Channel, tmp_path: Path) -> No
 
 
 def test_a_program_that_hangs_is_given_up(channel: Channel) -> None:
-    with pytest.raises(HostError, match="did not end within 0.3 s") as caught:
+    with pytest.raises(HostError, match=r"did not end within 0\.3 s") as caught:
         channel.run(["sleep", "5"], timeout_seconds=0.3)
     assert caught.value.host == "h1"
 
