@@ -204,6 +204,8 @@ def initialise(dbms: Dbms, files: Layout, binary: str) -> None:
             _install_program(dbms),
             "--defaults-file=" + files.config,
             "--skip-test-db",
+            # Many a test machine is in no name service, and nobody is granted by host name.
+            "--force",
             "--auth-root-authentication-method=socket",
             "--auth-root-socket-user=root",
         ]
