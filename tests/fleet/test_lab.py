@@ -17,7 +17,7 @@ from conftest import LightFleet, why_no_light_hosts
 
 from fleetmark import lab
 from fleetmark.errors import ConfigError
-from fleetmark.lab import light, state
+from fleetmark.lab import light, machine, state
 
 pytestmark = pytest.mark.fleet
 
@@ -34,7 +34,7 @@ def traces(name: str) -> list[str]:
     links = subprocess.run(["ip", "-br", "link"], capture_output=True, text=True, check=True)
     found = [line.split()[0] for line in links.stdout.splitlines()]
     found += os.listdir("/run/netns") if Path("/run/netns").is_dir() else []
-    found = [text for text in found if text.startswith(light.prefix(name))]
+    found = [text for text in found if text.startswith(machine.prefix(name))]
     for process in Path("/proc").glob("[0-9]*"):
         try:
             if f"/{name}/".encode() in (process / "cmdline").read_bytes():
@@ -137,11 +137,11 @@ def test_status_tells_which_host_is_dead(
 
 
 def kill_sshd(fleet: LightFleet, host: str) -> None:
-    pids = light.pids(f"{light.prefix(fleet.name)}-{host}")
+    pids = machine.pids(f"{machine.prefix(fleet.name)}-{host}")
     for pid in pids:
         os.kill(pid, signal.SIGKILL)
     deadline = time.monotonic() + 10
-    while light.pids(f"{light.prefix(fleet.name)}-{host}"):
+    while machine.pids(f"{machine.prefix(fleet.name)}-{host}"):
         assert time.monotonic() < deadline
         time.sleep(0.01)
 
@@ -183,7 +183,7 @@ def test_the_machine_is_as_before() -> None:
         "from fleetmark import lab\n"
         "def machine():\n"
         "    links = subprocess.run(['ip', '-br', 'link'], capture_output=True, text=True)\n"
-        "    mine = lab.light.prefix('t-before')\n"
+        "    mine = lab.machine.prefix('t-before')\n"
         "    return [\n"
         "        [l for l in links.stdout.splitlines() if l.startswith(mine)],\n"
         "        sorted(os.listdir('/run')), sorted(os.listdir('/var/lib')),\n"

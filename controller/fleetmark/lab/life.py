@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fleetmark.errors import ConfigError, InfrastructureError
-from fleetmark.lab import light, local, state
+from fleetmark.lab import light, local, machine, state
 from fleetmark.lab.spec import LabSpec, check_name, missing_packages
 
 
@@ -76,7 +76,7 @@ def status(name: str) -> LabStatus | None:
     for host in lab.hosts:
         if lab.spec.kind == "light":
             alive = light.answers(host.address)
-            count = len(light.pids(f"{light.prefix(name)}-{host.name}"))
+            count = len(machine.pids(f"{machine.prefix(name)}-{host.name}"))
         else:
             alive, count = local.alive(name, host), len(local.pids(name, host))
         hosts.append(LabHostStatus(host.name, host.group, host.address, alive, count))
@@ -104,7 +104,7 @@ def _make(spec: LabSpec, progress: Callable[[str], None]) -> Path:
 
 def _remove(name: str) -> list[str]:
     """Processes first, then what they held, then the directory: it names the rest."""
-    removed = light.destroy(name) if _may_be_light() else []
+    removed = machine.destroy(name) if _may_be_light() else []
     directory = state.directory(name)
     if directory.is_dir():
         removed += local.destroy(name)
@@ -113,7 +113,7 @@ def _remove(name: str) -> list[str]:
         removed.append(str(directory))
     if not state.names():
         if _may_be_light():
-            light.clear_machine()
+            machine.clear()
         with contextlib.suppress(OSError):
             state.root().rmdir()
     return removed

@@ -4,14 +4,15 @@ import os
 import re
 import shutil
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
 from fleetmark.errors import ConfigError
 from fleetmark.inventory import Fleet, Host
+from fleetmark.lab.vm_spec import VmSpec
 
-Kind = Literal["light", "local"]
+Kind = Literal["light", "local", "vm"]
 
 FIRST_LOCAL_PORT = 23306
 MOST_HOSTS = 200
@@ -33,6 +34,16 @@ _PROGRAMS_OF_LIGHT = {
     "ssh": "openssh-client",
     "ssh-keygen": "openssh-client",
 }
+_PROGRAMS_OF_VM = {
+    "qemu-system-x86_64": "qemu-system-x86",
+    "qemu-img": "qemu-utils",
+    "mmdebstrap": "mmdebstrap",
+    "mkfs.ext4": "e2fsprogs",
+    "ip": "iproute2",
+    "nsenter": "util-linux",
+    "ssh": "openssh-client",
+    "ssh-keygen": "openssh-client",
+}
 
 
 @dataclass(frozen=True)
@@ -40,18 +51,21 @@ class LabSpec:
     """A fleet on this machine: `db` database hosts and `load` load hosts.
 
     `light` hosts are network namespaces with a real sshd each, and need root on Linux;
-    `local` hosts share this machine without root, each with its own base directory and port.
+    `local` hosts share this machine without root, each with its own base directory and port;
+    `vm` hosts are QEMU guests with a kernel and disks of their own, made as `vm` says, and need
+    root on Linux.
     """
 
     name: str
     kind: Kind
     db: int = 1
     load: int = 1
+    vm: VmSpec = field(default_factory=VmSpec)
 
     def __post_init__(self) -> None:
         check_name(self.name)
-        if self.kind not in ("light", "local"):
-            raise ConfigError(f"a lab is light or local, not {self.kind!r}")
+        if self.kind not in ("light", "local", "vm"):
+            raise ConfigError(f"a lab is light, local or vm, not {self.kind!r}")
         if self.db < 0 or self.load < 0 or not 1 <= self.db + self.load <= MOST_HOSTS:
             raise ConfigError(
                 f"a lab has 1 to {MOST_HOSTS} hosts, not {self.db} for db and {self.load} for load"
@@ -98,8 +112,8 @@ def fleet(spec: LabSpec) -> Fleet:
         name: Host(
             name=name,
             address=address or name,
-            connection="ssh" if spec.kind == "light" else "local",
-            user="root" if spec.kind == "light" else "",
+            connection="local" if spec.kind == "local" else "ssh",
+            user="" if spec.kind == "local" else "root",
             db_address=address or name,
         )
         for name in spec.hosts
@@ -121,9 +135,10 @@ def python() -> str:
 def missing_packages(spec: LabSpec) -> list[str]:
     """The Debian packages that this machine lacks for such a lab, sorted.
 
-    Hosts of a lab share this machine's programs, so what they need is installed here.
+    Light and local hosts share this machine's programs, so what they need is installed here;
+    guests bring their own.
     """
-    needed = dict(_PROGRAMS_OF_HOSTS)
+    needed = dict(_PROGRAMS_OF_VM if spec.kind == "vm" else _PROGRAMS_OF_HOSTS)
     if spec.kind == "light":
         needed.update(_PROGRAMS_OF_LIGHT)
     return sorted({package for name, package in needed.items() if program(name) is None})

@@ -9,6 +9,7 @@
 `root` is /var/lib/fleetmark-lab for root, and below the user's state directory otherwise.
 """
 
+import contextlib
 import fcntl
 import json
 import os
@@ -22,9 +23,10 @@ import yaml
 
 from fleetmark.errors import InfrastructureError
 from fleetmark.lab.spec import LabSpec, check_name
+from fleetmark.lab.vm_spec import VmSpec
 from fleetmark.store import write_atomic, write_json
 
-_VERSION = 1
+_VERSION = 2
 
 
 @dataclass(frozen=True)
@@ -77,6 +79,17 @@ def names() -> list[str]:
     return sorted(p.name for p in root().iterdir() if p.is_dir())
 
 
+def subnets() -> list[str]:
+    """The subnets of all labs that are there."""
+    found = []
+    for name in names():
+        with contextlib.suppress(InfrastructureError):
+            lab = read(name)
+            if lab is not None and lab.subnet:
+                found.append(lab.subnet)
+    return found
+
+
 @contextmanager
 def lock() -> Iterator[None]:
     """Only one lab of this user is made or removed at a time, so no two choose one subnet."""
@@ -110,7 +123,8 @@ def read(name: str) -> LabState | None:
             next_step=f"remove it: fleetmark lab down {name}",
         )
     hosts = [LabHost(**host) for host in stored["hosts"]]
-    return LabState(LabSpec(**stored["spec"]), stored["subnet"], hosts)
+    spec = LabSpec(**{**stored["spec"], "vm": VmSpec.decode(stored["spec"]["vm"])})
+    return LabState(spec, stored["subnet"], hosts)
 
 
 def write_inventory(state: LabState, common: dict[str, Any], hosts: dict[str, Any]) -> Path:
