@@ -1,0 +1,1 @@
+extern "C" int engine_version() { return 1; }

@@ -1,0 +1,1 @@
+int statements_parsed() { return 0; }

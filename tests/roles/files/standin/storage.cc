@@ -1,0 +1,1 @@
+int rows_stored() { return 0; }
