@@ -1,12 +1,14 @@
 """The report on values: marks, verdicts, partial runs, order, numbers."""
 
+import json
+import shutil
 from pathlib import Path
 
 import pytest
 import synthetic_run
 from synthetic_run import Options
 
-from fleetmark import tables
+from fleetmark import report, store, tables
 from fleetmark.analyse.tones import Tone
 from fleetmark.report import compose, figures
 from fleetmark.report.document import Cell, Document, Notebook, Table
@@ -153,3 +155,27 @@ def test_other_figures() -> None:
     assert figures.percent(0.9567) == "95.7"
     assert figures.moment("2026-12-01T10:15:00Z") == "2026-12-01 10:15:00 UTC"
     assert figures.moment("soon") == "soon"
+
+
+def test_a_trial_that_broke_off_keeps_its_columns(tmp_path: Path) -> None:
+    run = synthetic_run.write(tmp_path, Options(query_rates=(100,)))
+    document = json.loads((run.trial(DW0_TRIAL) / "trial.json").read_text())
+    store.write_json(run.trial(DW0_TRIAL) / "trial.json", {**document, "state": "failed"})
+    for step in ("06-qr100", "07-qp100"):
+        shutil.rmtree(run.trial(DW0_TRIAL) / step)
+    composed = compose(tables.open_tables(run))
+    assert not composed.complete
+    assert f"trial {DW0_TRIAL}: failed; never began: qr100, qp100" in composed.partial_because
+    cell = _cell(_table(composed, "absolute-1"), "db1.mariadb.dw0", "qp100")
+    assert (cell.text, cell.detail, cell.marks) == ("–", "never began", ())
+
+
+def test_a_run_that_broke_off_before_its_first_trial_still_has_a_report(tmp_path: Path) -> None:
+    run = synthetic_run.write(tmp_path, Options(query_rates=(100,), ended=False))
+    shutil.rmtree(run.path / "trials")
+    shutil.rmtree(run.path / "hosts")
+    written = report.write(run)
+    text = written[0].read_text()
+    assert "RUNNING" in text
+    assert "This step never began." in text
+    assert "None" not in text

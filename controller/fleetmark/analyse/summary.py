@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from fleetmark.analyse.repeats import Estimate, estimate
 from fleetmark.tables.schema import Row
+from fleetmark.tables.steps import NEVER_BEGAN
 
 
 @dataclass(frozen=True)
@@ -21,6 +22,11 @@ class Measured:
     sla_failed: bool
     partial: bool
     steps: tuple[Row, ...]
+
+    @property
+    def began(self) -> bool:
+        """Whether any repeat of the step left anything."""
+        return any(s["partial_because"] != NEVER_BEGAN for s in self.steps)
 
     @property
     def all_partial(self) -> bool:

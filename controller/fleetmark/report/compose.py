@@ -11,6 +11,7 @@ from fleetmark.report.document import Document, Verdict
 from fleetmark.report.figures import duration, moment, parse_moment, ratio
 from fleetmark.tables import RunTables
 from fleetmark.tables.raw import versioned
+from fleetmark.tables.steps import NEVER_BEGAN
 
 
 def compose(tables: RunTables) -> Document:
@@ -41,14 +42,16 @@ def compose(tables: RunTables) -> Document:
 
 def _partial_because(context: Context) -> list[str]:
     reasons = [str(reason) for reason in context.run_document.get("partial_because") or []]
+    steps = context.tables.rows("steps")
     for trial in context.tables.rows("trials"):
-        if trial["state"] != "ok":
-            reasons.append(f"trial {trial['trial']}: {trial['state']}")
-    for step in context.tables.rows("steps"):
-        if step["partial"]:
-            reasons.append(f"{step['trial']}, step {step['name']}: {step['partial_because']}")
-    if not context.tables.rows("steps"):
-        reasons.append("no step was measured")
+        own = [s for s in steps if s["trial"] == trial["trial"]]
+        never = [s["name"] for s in own if s["partial_because"] == NEVER_BEGAN]
+        if trial["state"] != "ok" or never:
+            text = f"trial {trial['trial']}: {trial['state']}"
+            reasons.append(f"{text}; never began: {', '.join(never)}" if never else text)
+        for step in own:
+            if step["partial"] and step["name"] not in never:
+                reasons.append(f"{step['trial']}, step {step['name']}: {step['partial_because']}")
     return list(dict.fromkeys(reasons))
 
 

@@ -10,6 +10,7 @@ from fleetmark.report.document import Cell, Notebook
 from fleetmark.report.figures import MISSING, percent
 from fleetmark.tables import RunTables
 from fleetmark.tables.schema import Row
+from fleetmark.tables.steps import NEVER_BEGAN
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,8 @@ class Context:
                 f"{place}: sla: inserts reached {percent(step['sla_ratio'])} % of the rate asked"
                 f" for, at least {percent(step['sla_minimum_ratio'], 0)} % is needed"
             )
-        if step["partial"] and "partial" not in kinds:
+        # A step that never began shows so in its cell: there is no number to doubt.
+        if step["partial"] and "partial" not in kinds and step["partial_because"] != NEVER_BEGAN:
             texts.append(f"{place}: partial: {step['partial_because']}")
         return texts
 

@@ -57,6 +57,8 @@ def sections(context: Context) -> list[Section]:
 
 
 def _blocks(context: Context, summary: Summary, step: str, place: str) -> list[Block]:
+    if not any(m.began for row in summary.rows if (m := summary.get(row, step))):
+        return [Paragraph("This step never began.")]
     blocks: list[Block] = [Charts(_charts(context, summary, step, place))]
     blocks.append(_latencies(context, summary, step, f"latency-{place}"))
     if counters := context.of_step("counters", summary.workload, step):

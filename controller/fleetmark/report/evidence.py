@@ -115,9 +115,7 @@ def _configuration(context: Context) -> list[Block]:
         by_name.setdefault(row["variable"], {}).setdefault(row_label(row), row)
     asked = [n for n, rows in by_name.items() if any(r["asked"] is not None for r in rows.values())]
     differ = [
-        n
-        for n, rows in by_name.items()
-        if any(r["differs"] for r in rows.values()) and n not in _PLACES and n not in asked
+        n for n, rows in by_name.items() if _differs(rows) and n not in _PLACES and n not in asked
     ]
     blocks: list[Block] = [
         _variables(context, by_name, sorted(asked), "asked", "Variables asked for, as in effect"),
@@ -138,6 +136,12 @@ def _configuration(context: Context) -> list[Block]:
             title = f"{row_label(trial)}: config as given to the server"
             blocks.append(Listing(title, trial["rendered_config"]))
     return blocks
+
+
+def _differs(rows: dict[str, Row]) -> bool:
+    """Whether a variable differs by more than the trial's own directory in its value."""
+    values = {(r["effective"] or "").replace(r["trial"], "") for r in rows.values()}
+    return len(values) > 1
 
 
 def _variables(
@@ -176,10 +180,9 @@ def _hosts(context: Context) -> list[Block]:
     every = list(dict.fromkeys(row["fact"] for row in facts))
     shown = [f for f in _FACTS_SHOWN if f in every]
     rest = [f for f in every if f not in shown and f != "version"]
-    note = "Yellow: not the same on all hosts. The sign – means that the host does not tell."
     return [
-        _fact_table("facts", "What the hosts are", by_host, shown, (note, False)),
-        _fact_table("facts-all", "All other facts", by_host, rest, ("", True)),
+        _fact_table("facts", "What the hosts are", by_host, shown, False),
+        _fact_table("facts-all", "All other facts", by_host, rest, True),
     ]
 
 
@@ -188,18 +191,19 @@ def _fact_table(
     caption: str,
     by_host: dict[str, dict[str, str | None]],
     names: Sequence[str],
-    note_and_folded: tuple[str, bool],
+    folded: bool,
 ) -> Table:
     lines = []
     for name in names:
         values = [facts.get(name) for facts in by_host.values()]
-        tone = Tone.LOWER if len(set(values)) > 1 and not note_and_folded[1] else Tone.NONE
+        tone = Tone.LOWER if len(set(values)) > 1 and not folded else Tone.NONE
         render: Callable[[str | None], str] = text_or_missing
         if name.endswith("_bytes"):
             render = _size_text
         lines.append(Line(name, tuple(Cell(render(v), tone) for v in values)))
     columns = tuple(Column(host, numeric=False) for host in by_host)
-    note, folded = note_and_folded
+    told = "Yellow: not the same on all hosts. The sign – means that the host does not tell."
+    note = "" if folded else told
     return Table(table_id, caption, "fact", columns, tuple(lines), note, folded)
 
 
@@ -214,10 +218,15 @@ def _contract(context: Context) -> Block:
         return Paragraph("No host was checked against a contract.")
     items = {item for check in checks for item in check["checked"].split(",") if item}
     hosts = {check["host"] for check in checks}
+    if not items:
+        return Paragraph(
+            "The experiment declares no contract, so the hosts were checked for nothing; what"
+            " they are stands in the section above."
+        )
     if not deviations:
         return Paragraph(
             f"{len(checks)} checks on {len(hosts)} hosts, before and after every trial:"
-            f" no deviation. Checked: {', '.join(sorted(items)) or 'nothing was declared'}."
+            f" no deviation. Checked: {', '.join(sorted(items))}."
         )
     lines = tuple(
         Line(
@@ -257,7 +266,7 @@ def _taints(context: Context) -> Block:
     )
     return Table(
         "taint-list",
-        f"{len(taints)} reasons not to trust a result",
+        "Reasons not to trust a result",
         _CORNER,
         (
             Column("repeat"),

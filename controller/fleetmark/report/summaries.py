@@ -8,6 +8,7 @@ from fleetmark.analyse.tones import Tone
 from fleetmark.report.context import Context
 from fleetmark.report.document import Block, Cell, Column, Line, Paragraph, Section, Table
 from fleetmark.report.figures import MISSING, number, percent, ratio
+from fleetmark.tables.steps import NEVER_BEGAN
 
 _CORNER = "target.build.config"
 
@@ -41,6 +42,8 @@ def _blocks(context: Context, summary: Summary, n: int) -> list[Block]:
 
 def _detail(measured: Measured | None, repeats: int) -> str:
     """What stands small below a throughput: the spread of its repeats, a missed SLA."""
+    if measured and not measured.began:
+        return NEVER_BEGAN
     parts = []
     estimate = measured.throughput if measured else None
     if estimate and estimate.n > 1:

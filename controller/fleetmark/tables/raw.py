@@ -175,26 +175,35 @@ def facts(run: store.RunDirectory, host: str) -> dict[str, Any] | None:
 
 
 def raw_steps(run: store.RunDirectory, trial: PlannedTrial) -> Iterator[RawStep]:
-    """The steps of a trial that left any file, one at a time (journals can be large)."""
+    """All planned steps of a trial, one at a time (journals can be large).
+
+    A step that never began has neither document nor hosts.
+    """
     device = (((facts(run, trial.db) or {}).get("data")) or {}).get("device") or ""
     for step in trial.steps:
         directory = run.trial(trial.id) / step.directory
         if not directory.is_dir():
+            yield RawStep(trial, step, None, (), device)
             continue
         path = directory / "step.json"
         document = versioned(path) if path.is_file() else None
         proofs = (document or {}).get("hosts") or {}
         hosts = tuple(
             RawHost(name, role, proofs.get(name) or {}, _journal(run, trial, step, name, proofs))
-            for name, role in _roles(trial, step)
+            for name, role in _roles(trial, step, proofs).items()
         )
         yield RawStep(trial, step, document, hosts, device)
 
 
-def _roles(trial: PlannedTrial, step: PlannedStep) -> list[tuple[str, str]]:
-    """The hosts that have a part in a step. A host that is both is listed once, as db."""
-    loads = [(h, "load") for h in trial.load[: step.load_hosts] if h != trial.db]
-    return [(trial.db, "db"), *loads]
+def _roles(trial: PlannedTrial, step: PlannedStep, proofs: dict[str, Any]) -> dict[str, str]:
+    """The hosts that have a part in a step, as planned and as step.json tells.
+
+    A host that is both is listed once, as db.
+    """
+    roles = {host: str(proof.get("role") or "load") for host, proof in proofs.items()}
+    roles |= dict.fromkeys(trial.load[: step.load_hosts], "load")
+    roles[trial.db] = "db"
+    return roles
 
 
 def _journal(

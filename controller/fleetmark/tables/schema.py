@@ -110,7 +110,7 @@ STEPS = Table(
         _column("kind", _TEXT, meaning="load or settle"),
         _column("state", _TEXT, meaning="ok, partial, failed, missing"),
         _column("partial", _BOOL),
-        _column("partial_because", _TEXT),
+        _column("partial_because", _TEXT, meaning="never began: planned, and left no file"),
         _column("measure_stream", _TEXT),
         _column("measure", _TEXT, meaning="rows or operations of that stream"),
         _column("throughput", _FLOAT, "1/s", "the number of the report, see throughput_basis"),

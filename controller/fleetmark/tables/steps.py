@@ -15,6 +15,9 @@ MINIMUM_OPERATIONS_PER_THREAD = 10
 """Below this a thread's count jumps too rarely to be cut at a moment (an index build is one
 operation), and the number of the report is total over wall time instead."""
 
+NEVER_BEGAN = "never began"
+"""Stands in partial_because of a planned step that left no file."""
+
 _PERCENTS = {"p50": 50.0, "p95": 95.0, "p99": 99.0, "p999": 99.9}
 
 
@@ -112,6 +115,8 @@ def _per_second(count: float, seconds: float | None) -> float | None:
 
 
 def _partial_because(step: StepRuns) -> list[str]:
+    if not step.raw.hosts:
+        return [NEVER_BEGAN]
     reasons = []
     if step.raw.document is None:
         reasons.append("the step did not end")
