@@ -192,7 +192,8 @@ ENDLESS = """
 def test_ctrl_c_leaves_nothing(tmp_path: Path) -> None:
     """Local hosts, whose tasks run on this machine: the sleeps must go too."""
     inventory = tmp_path / "hosts"
-    inventory.write_text("[all:vars]\nansible_connection=local\n[all]\na\nb\n")
+    python = f"ansible_python_interpreter={sys.executable}"
+    inventory.write_text(f"[all:vars]\nansible_connection=local\n{python}\n[all]\na\nb\n")
     playbook = tmp_path / "endless.yml"
     playbook.write_text(ENDLESS)
     caller = subprocess.Popen(
@@ -210,8 +211,10 @@ def test_ctrl_c_leaves_nothing(tmp_path: Path) -> None:
         wait_until(lambda: sleeping(tmp_path) == 2)
         os.killpg(caller.pid, signal.SIGINT)
         assert caller.communicate(timeout=30)[0] == "interrupted\n"
-    finally:
+    except BaseException:
         caller.kill()
+        processes.end_all(lambda: processes.with_environment(f"{tmp_path}/fm-"), "the test")
+        raise
     assert sleeping(tmp_path) == 0
     assert processes.with_environment(f"{tmp_path}/fm-") == set()
     assert list(tmp_path.glob("fm-*")) == []
