@@ -18,6 +18,7 @@ RELEASE_FILE = "release.json"
 SUPERVISOR_LOG = "supervisor.log"
 
 _ARM_MARGIN_SECONDS = 30.0
+_ARM_POLL_SECONDS = 0.02
 _STOP_SECONDS = 45.0
 _FOLLOW_POLL_SECONDS = 0.1
 _FOLLOW_CHUNK_BYTES = 1 << 18
@@ -59,24 +60,25 @@ def arm(store: Spool, job_path: str, metrics_address: str) -> Dict[str, Any]:
     child = process.start_detached(argv, place.file(SUPERVISOR_LOG), unit)
     limit = start + job.arm_timeout_seconds + _ARM_MARGIN_SECONDS
     while time.monotonic() < limit:
-        record = _first(place, (journal.READY, journal.ENDED))
-        if record is not None and record["kind"] == journal.READY:
-            return {"ready": True, "threads": record["threads"], "seconds": record["seconds"]}
-        if record is not None:
-            raise _failure(place, record)
-        if _supervisor_gone(place, child) and _first(place, (journal.ENDED,)) is None:
+        # Asked before looking: what is written before the end is then seen after it.
+        gone = _supervisor_gone(place, child)
+        state = place.state
+        if state in ("ready", "ended"):
+            return _armed(place)
+        if gone:
             break
-        time.sleep(0.02)
+        time.sleep(_ARM_POLL_SECONDS)
     raise HostError("the supervisor did not start", evidence=tail(place.file(SUPERVISOR_LOG)))
 
 
-def _first(place: JobPlace, kinds: Any) -> Optional[Dict[str, Any]]:
-    try:
-        with open(place.file(journal.JOURNAL_NAME), "rb") as handle:
-            lines = journal.split_lines(handle.read(1 << 20))[0]
-    except FileNotFoundError:
-        return None
-    return next((r for r in map(journal.decode, lines) if r["kind"] in kinds), None)
+def _armed(place: JobPlace) -> Dict[str, Any]:
+    """The answer of `arm`, or the error that ended the job."""
+    with open(place.file(journal.JOURNAL_NAME), "rb") as handle:
+        lines = journal.split_lines(handle.read())[0]
+    for record in map(journal.decode, lines):
+        if record["kind"] == journal.READY:
+            return {"ready": True, "threads": record["threads"], "seconds": record["seconds"]}
+    raise _failure(place, journal.decode(lines[-1]))
 
 
 def _supervisor_gone(place: JobPlace, child: Optional["subprocess.Popen[bytes]"]) -> bool:

@@ -11,7 +11,7 @@ from fleetmark_agent.samplers import HostSampler
 Write = Callable[..., None]
 
 _SHORTEST_INTERVAL_SECONDS = 0.05
-_DBMS_WAIT_SECONDS = 15.0
+_DBMS_WAIT_SECONDS = 5.0
 
 
 class Ticks:

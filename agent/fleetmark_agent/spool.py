@@ -16,7 +16,6 @@ SECRET_FILES = ("secret.json", "sysbench.cnf", "init.sql")
 RESERVE_FILE = "reserve"
 _NEVER_GATHERED = (*SECRET_FILES, RESERVE_FILE, "shm", "manifest.json")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@+=,-]{0,200}")
-_HEAD_BYTES = 65536
 _TAIL_BYTES = 65536
 
 
@@ -127,13 +126,14 @@ class JobPlace:
             return "ended"
         try:
             with open(self.file(journal.JOURNAL_NAME), "rb") as handle:
-                head = handle.read(_HEAD_BYTES)
+                text = handle.read()
         except FileNotFoundError:
-            head = b""
+            text = b""
         if not process.alive(self.supervisor):
-            return "lost" if head else "new"
+            return "lost" if text else "new"
+        # Searched and not decoded: this is asked often while a job arms.
         for kind in (journal.RELEASED, journal.READY):
-            if b'"kind":"%s"' % kind.encode() in head:
+            if b'"kind":"%s"' % kind.encode() in text:
                 return kind
         return "armed"
 
