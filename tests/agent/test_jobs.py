@@ -441,3 +441,20 @@ def test_manifest_lists_what_is_there(host):
     for name, entry in manifest["files"].items():
         data = Path(directory / name).read_bytes()
         assert entry == {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+
+
+def test_a_server_that_hangs_stops_neither_samples_nor_the_end(host, dbms):
+    samplers = Samplers(0.1, 0.1, dbms.connection, dbms.answer["pid_file"])
+    job = host.job("01-db", samplers=samplers)
+    host.arm(job)
+    host.release(job)
+    wait_for(lambda: host.of_kind(job, "dbms"), "DBMS samples")
+    os.kill(dbms.answer["pid"], signal.SIGSTOP)
+    try:
+        seen = len(host.of_kind(job, "host"))
+        wait_for(lambda: len(host.of_kind(job, "host")) > seen + 10, "host samples")
+        host.call("stop", "--run", host.run)
+    finally:
+        os.kill(dbms.answer["pid"], signal.SIGCONT)
+    ended = host.records(job)[-1]
+    assert (ended["kind"], ended["reason"]) == ("ended", "stopped")
