@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from conftest import LightFleet, why_no_light_hosts
+from light_hosts import LightFleet, why_no_light_hosts
 
 from fleetmark import lab
 from fleetmark.errors import ConfigError

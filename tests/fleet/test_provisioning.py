@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from conftest import LightFleet, light_lab
+from light_hosts import LightFleet, light_lab
 
 from fleetmark import bundle, processes, provision
 from fleetmark.errors import HostError, InfrastructureError, Interrupted
