@@ -179,3 +179,14 @@ def test_a_run_that_broke_off_before_its_first_trial_still_has_a_report(tmp_path
     assert "RUNNING" in text
     assert "This step never began." in text
     assert "None" not in text
+
+
+def test_a_changed_file_is_named_at_the_top(tmp_path: Path) -> None:
+    run = synthetic_run.write(tmp_path, Options(query_rates=(100,), configs=("dw1",)))
+    facts = run.host("load1") / "facts.json"
+    facts.write_text(facts.read_text().replace("Example CPU 9000", "Example CPU 9001"))
+    composed = compose(tables.open_tables(run))
+    assert composed.state == "damaged"
+    assert not composed.complete
+    assert "damaged: hosts/load1/facts.json: checksum differs" in composed.partial_because
+    assert any(v.text == "1 file damaged" and v.good is False for v in composed.verdicts)

@@ -18,7 +18,7 @@ from fleetmark.analyse.comparison import compare as compare_summaries
 from fleetmark.analyse.summary import summarise
 from fleetmark.analyse.tones import of_ratio
 from fleetmark.errors import ResultError
-from fleetmark.report.figures import MISSING, duration, number, parse_moment, ratio
+from fleetmark.report.figures import MISSING, duration, moment, number, parse_moment, ratio
 from fleetmark.tables import query
 from fleetmark.tables.raw import versioned
 
@@ -155,7 +155,7 @@ def list_runs(results: ResultsOption = _RESULTS, as_json: JsonOption = False) ->
             line["run"],
             line["experiment"],
             line["state"],
-            line["started"] or MISSING,
+            moment(line["started"]),
             duration(line["duration_seconds"]),
             str(line["trials"]),
             str(line["taints"]),

@@ -3,7 +3,6 @@
 import statistics
 from collections.abc import Sequence
 
-from fleetmark import store
 from fleetmark.analyse.summary import Summary, relative
 from fleetmark.report import details, evidence, summaries
 from fleetmark.report.context import Context, open_context
@@ -24,12 +23,13 @@ def compose(tables: RunTables) -> Document:
         *details.sections(context),
         *evidence.sections(context),
     ]
+    reasons = _partial_because(context)
     return Document(
         title=str(document["experiment"]),
         description=str(plan.get("description") or ""),
         run_id=run.run_id,
-        state=str(document["state"]),
-        partial_because=tuple(_partial_because(context)),
+        state=_state(context, reasons),
+        partial_because=tuple(reasons),
         facts=tuple(_facts(context)),
         verdicts=tuple(_verdicts(context)),
         sections=tuple(sections),
@@ -40,8 +40,18 @@ def compose(tables: RunTables) -> Document:
     )
 
 
+def _state(context: Context, reasons: Sequence[str]) -> str:
+    """The run's own state, unless what lies in its directory says less of it."""
+    state = str(context.run_document["state"])
+    if context.damage:
+        return "damaged"
+    return "partial" if state == "complete" and reasons else state
+
+
 def _partial_because(context: Context) -> list[str]:
     reasons = [str(reason) for reason in context.run_document.get("partial_because") or []]
+    # Numbers from changed files are no results: as loud as missing ones.
+    reasons += [f"damaged: {d.path}: {d.problem}" for d in context.damage or ()]
     steps = context.tables.rows("steps")
     for trial in context.tables.rows("trials"):
         own = [s for s in steps if s["trial"] == trial["trial"]]
@@ -101,12 +111,19 @@ def _verdicts(context: Context) -> list[Verdict]:
     errors = sum(s["errors"] for s in steps)
     if errors:
         verdicts.append(Verdict(f"{errors:,} errors", good=False))
-    sums = context.tables.run.path / store.SUMS_NAME
-    if not sums.is_file():
-        verdicts.append(Verdict("No checksums yet", good=False))
+    verdicts.append(_checksums(context))
     for summary in context.summaries:
         verdicts += [Verdict(text) for text in _findings(summary)]
     return verdicts
+
+
+def _checksums(context: Context) -> Verdict:
+    if context.damage is None:
+        return Verdict("No checksums yet", good=False)
+    damaged = len(context.damage)
+    if damaged:
+        return Verdict(f"{damaged} {_plural('file', damaged)} damaged", good=False)
+    return Verdict("All files as they were stored", good=True)
 
 
 def _findings(summary: Summary) -> list[str]:

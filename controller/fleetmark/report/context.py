@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from fleetmark import store
 from fleetmark.analyse.summary import Measured, Summary, row_label, summarise
 from fleetmark.analyse.tones import Tone
 from fleetmark.report.document import Cell, Notebook
@@ -15,13 +16,17 @@ from fleetmark.tables.steps import NEVER_BEGAN
 
 @dataclass(frozen=True)
 class Context:
-    """One run, read once. `labels` are the rows of the report, in the order of their colours."""
+    """One run, read once. `labels` are the rows of the report, in the order of their colours.
+
+    `damage` is what the checksums show, null while the run has none.
+    """
 
     tables: RunTables
     run_document: dict[str, Any]
     plan_document: dict[str, Any]
     summaries: tuple[Summary, ...]
     labels: tuple[str, ...]
+    damage: tuple[store.Damage, ...] | None
     notebook: Notebook = field(default_factory=Notebook)
     _by_step: dict[str, dict[tuple[str, str], list[Row]]] = field(default_factory=dict, repr=False)
 
@@ -76,7 +81,9 @@ def open_context(tables: RunTables, run: dict[str, Any], plan: dict[str, Any]) -
     """Read what every part of the report needs."""
     summaries = tuple(summarise(tables.rows("trials"), tables.rows("steps")))
     labels = tuple(dict.fromkeys(row for s in summaries for row in s.rows))
-    return Context(tables, run, plan, summaries, labels)
+    has_sums = (tables.run.path / store.SUMS_NAME).is_file()
+    damage = tuple(store.verify_sums(tables.run)[1]) if has_sums else None
+    return Context(tables, run, plan, summaries, labels, damage)
 
 
 def cells(

@@ -130,7 +130,7 @@ class Document:
     @property
     def complete(self) -> bool:
         """Whether all of the experiment is in it."""
-        return self.state == "complete" and not self.partial_because
+        return self.state == "complete"
 
 
 @dataclass

@@ -23,7 +23,12 @@ def render(document: Document) -> str:
     if document.description:
         lines += [_escape(document.description), ""]
     if not document.complete:
-        lines += [f"> **{document.state.upper()}: this report does not hold all results.**"]
+        words = (
+            "files were changed after the run: its numbers cannot be trusted"
+            if document.state == "damaged"
+            else "this report does not hold all results"
+        )
+        lines += [f"> **{document.state.upper()}: {words}.**"]
         lines += [f"> - {_escape(reason)}" for reason in document.partial_because] + [""]
     lines += [f"- **{_escape(name)}**: {_escape(value)}" for name, value in document.facts] + [""]
     lines += [f"- {_verdict(v.good)}{_escape(v.text)}" for v in document.verdicts] + [""]
