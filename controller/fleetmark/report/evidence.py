@@ -25,7 +25,6 @@ _LONGEST_LIST = 400
 
 def sections(context: Context) -> list[Section]:
     """All parts that say where the numbers come from."""
-    configuration = tuple(setting.configuration(context))
     found = [
         Section("size", "Database size", 2, (_size(context),)),
         Section(
