@@ -1,7 +1,7 @@
 """`fleetmark lab`: disposable fleets on this machine."""
 
 import json
-from typing import Annotated
+from typing import Annotated, cast
 
 import typer
 
@@ -24,19 +24,31 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for a script.")
 def up(
     name: Name = DEFAULT_NAME,
     kind: Annotated[
-        str, typer.Option(help="light (needs root), local, or auto: what this machine can do.")
+        str,
+        typer.Option(
+            help="light (needs root), local, vm (QEMU guests; needs root), or auto: light or local,"
+            " what this machine can do."
+        ),
     ] = "auto",
     hosts: Annotated[int, typer.Option(min=1, help="How many hosts in all.")] = 3,
     db: Annotated[int, typer.Option(min=0, help="How many of them are database hosts.")] = 1,
+    memory_mib: Annotated[int, typer.Option(help="Memory of a guest (vm).")] = 1536,
+    accel: Annotated[
+        str,
+        typer.Option(help="kvm, tcg (emulation), or auto: kvm where it works (vm)."),
+    ] = "auto",
     as_json: AsJson = False,
 ) -> None:
     """Make a fleet. Example: fleetmark lab up --kind light --hosts 3"""
-    if kind not in ("auto", "light", "local"):
-        raise ConfigError(f"--kind is auto, light or local, not {kind!r}")
+    if kind not in ("auto", "light", "local", "vm"):
+        raise ConfigError(f"--kind is auto, light, local or vm, not {kind!r}")
+    if accel not in ("auto", "kvm", "tcg"):
+        raise ConfigError(f"--accel is auto, kvm or tcg, not {accel!r}")
     if db > hosts:
         raise ConfigError(f"--db {db} is more than --hosts {hosts}")
-    chosen = lab.default_kind() if kind == "auto" else kind
-    spec = lab.LabSpec(name, "light" if chosen == "light" else "local", db, hosts - db)
+    chosen = lab.default_kind() if kind == "auto" else cast(lab.Kind, kind)
+    guests = lab.VmSpec(memory_mib << 20, accel=cast(lab.Accel, accel))
+    spec = lab.LabSpec(name, chosen, db, hosts - db, guests)
     inventory = lab.up(spec, lambda line: None if as_json else typer.echo(line))
     if as_json:
         typer.echo(json.dumps({"name": name, "kind": spec.kind, "inventory": str(inventory)}))
@@ -81,7 +93,42 @@ def status(
         typer.echo(f"{each.name} ({each.kind}{whole}) {each.inventory}")
         for host in each.hosts:
             answer = "answers" if host.alive else "DOES NOT ANSWER"
-            typer.echo(f"  {host.name:<10}{host.address:<16}{answer}, {host.processes} processes")
+            if host.vm is None:
+                answer += f", {host.processes} processes"
+            elif not host.processes:
+                answer = "is off"
+            typer.echo(f"  {host.name:<10}{host.address:<16}{answer}")
+            if host.vm is not None:
+                typer.echo(f"            {host.vm.accel}, disks {', '.join(host.vm.disks)}")
+                typer.echo(f"            console {host.vm.console}")
+
+
+Host = Annotated[str, typer.Argument(help="The host, as lab status names it.")]
+
+
+@lab_app.command()
+def reboot(name: Name, host: Host) -> None:
+    """Let a guest boot anew, and wait for it. Example: fleetmark lab reboot lab db1"""
+    lab.reboot(name, host, typer.echo)
+    typer.echo(f"host {host} has booted")
+
+
+@lab_app.command("power-off")
+def power_off(
+    name: Name,
+    host: Host,
+    hard: Annotated[bool, typer.Option("--hard", help="As if the plug was pulled.")] = False,
+) -> None:
+    """Switch a guest off; its disks keep all. Example: fleetmark lab power-off lab db1"""
+    lab.power_off(name, host, hard=hard)
+    typer.echo(f"host {host} is off")
+
+
+@lab_app.command("power-on")
+def power_on(name: Name, host: Host) -> None:
+    """Switch a guest on again, and wait for it. Example: fleetmark lab power-on lab db1"""
+    lab.power_on(name, host)
+    typer.echo(f"host {host} has booted")
 
 
 def _as_json(status: lab.LabStatus) -> dict[str, object]:
@@ -97,7 +144,15 @@ def _as_json(status: lab.LabStatus) -> dict[str, object]:
                 "address": host.address,
                 "alive": host.alive,
                 "processes": host.processes,
+                **_vm_as_json(host.vm),
             }
             for host in status.hosts
         ],
     }
+
+
+def _vm_as_json(vm: lab.VmHostStatus | None) -> dict[str, object]:
+    if vm is None:
+        return {}
+    disks = {serial: str(path) for serial, path in vm.disks.items()}
+    return {"accel": vm.accel, "console": str(vm.console), "disks": disks}

@@ -9,19 +9,24 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fleetmark.errors import ConfigError, InfrastructureError
-from fleetmark.lab import light, local, machine, state
+from fleetmark.lab import light, local, machine, state, vm, vm_accel, vm_guest, vm_image
 from fleetmark.lab.spec import LabSpec, check_name, missing_packages
+from fleetmark.lab.vm import VmHostStatus
 
 
 @dataclass(frozen=True)
 class LabHostStatus:
-    """One host of a lab: whether it can be reached, and how many processes it runs."""
+    """One host of a lab: whether it can be reached, and how many processes it runs.
+
+    `vm` says more about a guest, whose processes on this machine are its QEMU.
+    """
 
     name: str
     group: str
     address: str
     alive: bool
     processes: int
+    vm: VmHostStatus | None = None
 
 
 @dataclass(frozen=True)
@@ -42,12 +47,10 @@ def up(spec: LabSpec, progress: Callable[[str], None]) -> Path:
     lab is there already, InfrastructureError when the machine lacks something.
     """
     _check_machine(spec)
+    if spec.kind == "vm":
+        return _up_vm(spec, progress)
     with state.lock():
-        if state.directory(spec.name).exists():
-            raise ConfigError(
-                f"the lab {spec.name!r} is there already",
-                next_step=f"remove it (fleetmark lab down {spec.name}) or choose another name",
-            )
+        _refuse_second(spec.name)
         try:
             return _make(spec, progress)
         except BaseException:
@@ -77,10 +80,47 @@ def status(name: str) -> LabStatus | None:
         if lab.spec.kind == "light":
             alive = light.answers(host.address)
             count = len(machine.pids(f"{machine.prefix(name)}-{host.name}"))
+        elif lab.spec.kind == "vm":
+            count = len(vm_guest.pids(name, host.name))
+            alive = count > 0 and vm.answers(name, host)
         else:
             alive, count = local.alive(name, host), len(local.pids(name, host))
-        hosts.append(LabHostStatus(host.name, host.group, host.address, alive, count))
+        more = vm.status(lab, host) if lab.spec.kind == "vm" else None
+        hosts.append(LabHostStatus(host.name, host.group, host.address, alive, count, more))
     return LabStatus(name, lab.spec.kind, inventory, inventory.is_file(), hosts)
+
+
+def _up_vm(spec: LabSpec, progress: Callable[[str], None]) -> Path:
+    """The slow parts, image and boot, keep no other lab waiting."""
+    with state.lock():
+        _refuse_second(spec.name)
+    image = vm_image.ready(spec.vm.packages, progress)
+    boot = vm_guest.Boot(image, vm_accel.choose(spec, image, progress))
+    with state.lock():
+        _refuse_second(spec.name)
+        try:
+            lab = vm.choose(spec)
+            state.save(lab)
+            for host in lab.hosts:
+                progress(f"host {host.name} at {host.address}")
+            vm.create(lab, boot)
+        except BaseException:
+            _remove(spec.name)
+            raise
+    try:
+        return vm.finish(lab, progress)
+    except BaseException:
+        with state.lock():
+            _remove(spec.name)
+        raise
+
+
+def _refuse_second(name: str) -> None:
+    if state.directory(name).exists():
+        raise ConfigError(
+            f"the lab {name!r} is there already",
+            next_step=f"remove it (fleetmark lab down {name}) or choose another name",
+        )
 
 
 def _make(spec: LabSpec, progress: Callable[[str], None]) -> Path:
@@ -136,15 +176,16 @@ def _unmount_below(directory: Path) -> None:
 
 
 def _check_machine(spec: LabSpec) -> None:
-    if spec.kind == "light" and os.geteuid() != 0:
+    if spec.kind != "local" and os.geteuid() != 0:
         raise InfrastructureError(
-            "a lab of kind light needs root",
+            f"a lab of kind {spec.kind} needs root",
             next_step="run it as root, or use --kind local",
         )
     missing = missing_packages(spec)
     if missing:
+        flag = " --for-vm-labs" if spec.kind == "vm" else ""
         raise InfrastructureError(
             f"this machine lacks what the hosts of a lab need: {', '.join(missing)}",
-            next_step=f"apt-get install {' '.join(missing)}"
-            " (scripts/install-host-packages does so and starts no service)",
+            next_step=f"apt-get install --no-install-recommends {' '.join(missing)}"
+            f" (scripts/install-host-packages{flag} does so and starts no service)",
         )

@@ -9,8 +9,6 @@
 """
 
 import fcntl
-import hashlib
-import json
 import os
 import secrets
 import shutil
@@ -207,10 +205,3 @@ def _run(
             evidence="\n".join(lines[-_LAST_LINES:]),
             next_step="it needs the package sources of this machine's release: try apt-get update",
         )
-
-
-def kernel_version(image: Image) -> str:
-    """Name and version of the kernel package of an image, for the record."""
-    stored = json.loads((image.directory / "image.json").read_text())
-    kernels = {n: v for n, v in stored["installed"].items() if n.startswith("linux-image-")}
-    return hashlib.sha256(json.dumps(kernels, sort_keys=True).encode()).hexdigest()[:16]

@@ -52,6 +52,8 @@ cat >"$1/etc/initramfs-tools/hooks/lab" <<'END'
 [ "${1:-}" = prereqs ] && exit 0
 . /usr/share/initramfs-tools/hook-functions
 for module in virtio_pci virtio_blk ext4; do manual_add_modules "$module"; done
+# Scripts of other packages call it.
+copy_exec /usr/bin/rm /bin
 END
 chmod 755 "$1/etc/initramfs-tools/hooks/lab"
 """

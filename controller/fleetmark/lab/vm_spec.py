@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 from fleetmark.errors import ConfigError
 
+Accel = Literal["auto", "kvm", "tcg"]
 Cache = Literal["none", "writeback", "writethrough", "directsync", "unsafe"]
 
 _LABEL = re.compile(r"^[A-Z0-9]{1,5}$")
@@ -59,7 +60,7 @@ class VmSpec:
     cores: int = 2
     threads_per_core: int = 2
     disks: tuple[VmDisk, ...] = (VmDisk("EMPTY"), VmDisk("DATA", holds_data=True))
-    accel: Literal["auto", "kvm", "tcg"] = "auto"
+    accel: Accel = "auto"
     packages: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
