@@ -51,9 +51,18 @@ class HostEvidence:
         if self.job.load is None or self.released_at is None:
             return None
         defining = {s.name for s in self.job.load.streams if s.defining}
-        firsts = [s["first_event"] for s in self.streams if s["stream"] in defining]
-        errors = [first - self.released_at for first in firsts if first is not None]
+        firsts = self._first_events()
+        errors = [firsts[name] - self.released_at for name in defining if name in firsts]
         return max(errors, key=abs) if errors else None
+
+    def _first_events(self) -> dict[str, float]:
+        """First event of each stream, from its intervals too: a journal may have no end."""
+        kinds = (journal.LOAD, journal.STREAM_END)
+        return {
+            record["stream"]: record["first_event"]
+            for record in self.records
+            if record["kind"] in kinds and record["first_event"] is not None
+        }
 
     def span(self) -> tuple[float, float] | None:
         """First and last event over all streams, on the controller's clock."""

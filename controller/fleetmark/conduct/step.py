@@ -22,6 +22,8 @@ _STOP_TIMEOUT_SECONDS = 90.0
 _ARM_MARGIN_SECONDS = 30.0
 _MANIFEST_WAIT_SECONDS = 20.0
 _MANIFEST_POLL_SECONDS = 0.05
+_QUIET_SECONDS = 0.1
+"""After T0, before the first look at the journals."""
 
 
 @dataclass
@@ -136,6 +138,8 @@ def _observe(
         for name, link in links.items()
         if name not in course.errors
     }
+    # Nobody asks a host anything around T0: the answer would cost what is to be measured.
+    trial.run.stop.wait(max(0.0, course.t0 + _QUIET_SECONDS - time.time()))
     for follower in followers.values():
         follower.start()
     try:
