@@ -30,7 +30,7 @@ class Comparison:
 
     mismatches: List[Dict[str, Optional[str]]]
     unchecked: List[str]
-    """Options that the server took but does not show as variables."""
+    """Options that the server took but does not show, or shows in words that it does not list."""
 
 
 def variable_name(option: str) -> str:
@@ -115,9 +115,22 @@ def compare(
         name, wanted = _resolve(variable_name(option), value, effective)
         if name is None:
             unchecked.append(option)
-        elif not same(wanted, effective[name], kinds.get(name, Kind(""))):
+            continue
+        kind = kinds.get(name, Kind(""))
+        if same(wanted, effective[name], kind):
+            continue
+        if _may_be_enumeration(wanted, effective[name], kind):
+            unchecked.append(option)
+        else:
             mismatches.append({"name": option, "asked": value, "effective": effective[name]})
     return Comparison(mismatches, unchecked)
+
+
+def _may_be_enumeration(wanted: str, effective: str, kind: Kind) -> bool:
+    """A number that was answered with a word, by a server that does not tell its words."""
+    is_word = re.fullmatch(r"[A-Za-z_]\w*", effective) is not None
+    boolean = effective.lower() in _TRUE + _FALSE
+    return wanted.isdigit() and is_word and not boolean and not kind.names
 
 
 def _resolve(

@@ -78,3 +78,12 @@ def test_options_that_are_variables_under_another_name():
         {"name": "skip_innodb_doublewrite", "asked": None, "effective": "ON"}
     ]
     assert found.unchecked == ["plugin_load_add"]
+
+
+def test_a_number_for_an_enumeration_that_the_server_does_not_list():
+    effective = {"innodb_flush_method": "O_DIRECT", "log_bin": "OFF"}
+    found = compare({"innodb_flush_method": "4", "log_bin": "1"}, effective, {})
+    assert found.unchecked == ["innodb_flush_method"]
+    assert [item["name"] for item in found.mismatches] == ["log_bin"]
+    known = compare({"innodb_flush_method": "3"}, effective, {"innodb_flush_method": FLUSH})
+    assert [item["name"] for item in known.mismatches] == ["innodb_flush_method"]
