@@ -16,7 +16,7 @@ import pytest
 from light_hosts import LightFleet, why_no_light_hosts
 
 from fleetmark import lab
-from fleetmark.errors import ConfigError
+from fleetmark.errors import ConfigError, HostError
 from fleetmark.lab import light, machine, state
 
 pytestmark = pytest.mark.fleet
@@ -144,6 +144,20 @@ def kill_sshd(fleet: LightFleet, host: str) -> None:
     while machine.pids(f"{machine.prefix(fleet.name)}-{host}"):
         assert time.monotonic() < deadline
         time.sleep(0.01)
+
+
+def test_hosts_that_do_not_reach_one_another_are_found(
+    new_light_lab: Callable[[int, int], LightFleet],
+) -> None:
+    fleet = new_light_lab(1, 1)
+    made = state.read(fleet.name)
+    assert made is not None
+    namespace = f"{machine.prefix(fleet.name)}-load1"
+    machine.ip("-n", namespace, "route", "add", "unreachable", f"{made.hosts[0].address}/32")
+    with pytest.raises(HostError, match="load1: it does not reach db1") as caught:
+        light.finish(made)
+    assert "No route to host" in caught.value.evidence
+    assert "bridge-nf-call-iptables" in caught.value.next_step
 
 
 def test_down_leaves_nothing_not_even_detached_processes_or_after_a_kill(

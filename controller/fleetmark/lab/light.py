@@ -99,7 +99,10 @@ def create_bridge(lab: LabState) -> None:
 
 
 def finish(lab: LabState) -> Path:
-    """Wait until every sshd answers, then write known_hosts and the inventory."""
+    """Wait until every sshd answers, then write known_hosts and the inventory.
+
+    Raises HostError when a host does not answer, or not to the other hosts.
+    """
     directory = state.directory(lab.spec.name)
     known_hosts = directory / "keys" / "known_hosts"
     lines = []
@@ -108,6 +111,7 @@ def finish(lab: LabState) -> Path:
         key = state.host_directory(lab.spec.name, host.name) / "ssh_host_ed25519_key.pub"
         lines.append(f"{host.address} {' '.join(key.read_text().split()[:2])}\n")
     known_hosts.write_text("".join(lines))
+    _check_between(lab)
     common = {
         "ansible_user": "root",
         "ansible_ssh_private_key_file": str(directory / "keys" / "id_ed25519"),
@@ -117,6 +121,24 @@ def finish(lab: LabState) -> Path:
     }
     hosts = {host.name: {"ansible_host": host.address} for host in lab.hosts}
     return state.write_inventory(lab, common, hosts)
+
+
+def _check_between(lab: LabState) -> None:
+    """Hosts must reach one another too: a machine's firewall may sort out bridged traffic."""
+    first, last = lab.hosts[0], lab.hosts[-1]
+    namespace = f"{prefix(lab.spec.name)}-{last.name}"
+    reach = "import socket, sys; socket.create_connection((sys.argv[1], 22), 5)"
+    done = call(
+        ["ip", "netns", "exec", namespace, python(), "-c", reach, first.address], check=False
+    )
+    if done.returncode != 0:
+        raise HostError(
+            f"it does not reach {first.name} at {first.address}, though this machine reaches both",
+            host=last.name,
+            evidence=done.stderr.strip().splitlines()[-1],
+            next_step="a firewall of this machine drops what its bridges carry (Docker sets one);"
+            " sysctl net.bridge.bridge-nf-call-iptables=0 lets it pass",
+        )
 
 
 def answers(address: str) -> bool:
