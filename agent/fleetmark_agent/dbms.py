@@ -16,8 +16,8 @@ from typing import Any, Dict, List, Optional
 
 import pymysql
 
-from fleetmark_agent import process, spool
-from fleetmark_agent.dbms_files import Layout, initialise, layout, write_files
+from fleetmark_agent import build_facts, engines, process, spool
+from fleetmark_agent.dbms_files import Layout, first_lines, initialise, layout, write_files
 from fleetmark_agent.dbms_status import connect
 from fleetmark_agent.errors import HostError, UsageError, WorkloadError
 from fleetmark_agent.instance import PID_FILE, STATE_FILE, remove_data
@@ -47,8 +47,8 @@ def read_dbms(path: str) -> Dbms:
         raise UsageError("cannot read the instance", evidence=str(error)) from None
     except JobError as error:
         raise UsageError(str(error), evidence=path) from None
-    if dbms.flavour not in ("mariadb", "mysql"):
-        raise UsageError("flavour %r is neither mariadb nor mysql" % dbms.flavour)
+    if dbms.flavour not in ("mariadb", "mysql", "percona"):
+        raise UsageError("flavour %r is none of mariadb, mysql, percona" % dbms.flavour)
     return dbms
 
 
@@ -84,11 +84,13 @@ def check(dbms: Dbms) -> Dict[str, str]:
     line.
     """
     server = find_server(dbms)
+    dbms = engines.with_engines(dbms, server.binary)
     with tempfile.TemporaryDirectory(prefix="fleetmark-check-") as scratch:
         config = os.path.join(scratch, "my.cnf")
         fd = os.open(config, os.O_WRONLY | os.O_CREAT, 0o600)
         with os.fdopen(fd, "w", encoding="utf-8") as handle:
-            handle.write("[mysqld]\n%s\n[mysqld]\ndatadir=%s\n" % (dbms.config_text, scratch))
+            handle.write(first_lines(dbms.flavour) + dbms.config_text)
+            handle.write("\n[mysqld]\ndatadir = %s\n" % scratch)
         command = [server.binary, "--defaults-file=" + config]
         if os.geteuid() == 0:
             command.append("--user=root")
@@ -130,8 +132,9 @@ def start(store: spool.Spool, path: str) -> Dict[str, Any]:
     if os.path.exists(os.path.join(directory, STATE_FILE)):
         raise HostError("trial %s has an instance already" % dbms.trial, evidence=directory)
     _check_port(dbms)
-    files = write_files(store, dbms, directory, password)
     server = find_server(dbms)
+    dbms = engines.with_engines(dbms, server.binary)
+    files = write_files(store, dbms, directory, password)
     begun = time.monotonic()
     spool.write_json(os.path.join(directory, STATE_FILE), _state(dbms, files))
     try:
@@ -142,6 +145,7 @@ def start(store: spool.Spool, path: str) -> Dict[str, Any]:
         identity = _launch(dbms, files, argv)
         proof = _proof(dbms, files, password)
         seconds = round(time.monotonic() - begun, 3)
+        proof["build"] = build_facts.collect(dbms.basedir, server.binary, proof["variables"])
         return {**proof, "pid": identity.pid, "start_seconds": seconds, "command": argv}
     except BaseException:
         process.end(process.read_pid_file(os.path.join(directory, PID_FILE)), 10.0)
@@ -239,6 +243,7 @@ def _proof(dbms: Dbms, files: Layout, password: str) -> Dict[str, Any]:
     with contextlib.closing(connection), connection.cursor() as cursor:
         cursor.execute("SHOW GLOBAL VARIABLES")
         variables = {str(name).lower(): str(value) for name, value in cursor.fetchall()}
+        engines.check(dbms, cursor)
         kinds = _kinds(cursor)
     comparison = compare(dbms.expected_variables, variables, kinds)
     return {

@@ -120,7 +120,8 @@ def _system_user(store: spool.Spool, dbms: Dbms, directory: str, data_dir: str) 
         os.chmod(path, _TRAVERSABLE)
     for path in _between(os.path.abspath(dbms.data_dir), data_dir)[:-1]:
         os.chmod(path, os.stat(path).st_mode | _PASSABLE)
-    if not all(_passable(os.path.dirname(p), user.pw_uid) for p in (directory, data_dir)):
+    places = (os.path.dirname(directory), os.path.dirname(data_dir), dbms.basedir or "/")
+    if not all(_passable(place, user.pw_uid) for place in places):
         return "root"
     shutil.chown(directory, SERVER_USER)
     return SERVER_USER
@@ -152,6 +153,12 @@ def _write(files: Layout, path: str, text: str) -> None:
         shutil.chown(path, files.system_user)
 
 
+def first_lines(flavour: str) -> str:
+    """The start of a my.cnf, which the user's settings may overrule."""
+    # MySQL does not start without the distribution's directory for file exports.
+    return "[mysqld]\n" + ("secure-file-priv = NULL\n" if flavour != "mariadb" else "")
+
+
 def _config(dbms: Dbms, files: Layout) -> str:
     """my.cnf. What is ours comes last, since the last one of two settings counts."""
     ours = {
@@ -164,12 +171,15 @@ def _config(dbms: Dbms, files: Layout) -> str:
     }
     if dbms.basedir:
         ours["basedir"] = dbms.basedir
-    if dbms.flavour == "mysql":
-        ours["mysqlx"] = "OFF"
+    if dbms.flavour != "mariadb":
+        # A build may come without the X plugin, which then is no option that it knows.
+        ours["loose-mysqlx"] = "OFF"
     lines = ["%s = %s" % item for item in ours.items()]
-    return "[mysqld]\n%s\n\n# Fleetmark's own: paths, port and socket of this instance.\n" % (
-        dbms.config_text.strip()
-    ) + "[mysqld]\n%s\n" % "\n".join(lines)
+    return "%s%s\n\n# Fleetmark's own: paths, port and socket of this instance.\n[mysqld]\n%s\n" % (
+        first_lines(dbms.flavour),
+        dbms.config_text.strip(),
+        "\n".join(lines),
+    )
 
 
 def _literal(text: str) -> str:

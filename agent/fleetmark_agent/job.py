@@ -118,6 +118,7 @@ class Dbms:
     `basedir` empty means the distribution's package (binaries on PATH or in /usr/sbin).
     `config_text` holds the user's settings only; the agent adds paths, port and socket.
     `expected_variables` are the names and values asked for, checked after the start.
+    `engines` are the storage engines that the load uses; plugins are loaded for them.
     """
 
     run: str
@@ -129,6 +130,7 @@ class Dbms:
     config_text: str
     expected_variables: Dict[str, str] = field(default_factory=dict)
     basedir: str = ""
+    engines: List[str] = field(default_factory=list)
     user: str = "fleetmark"
     database: str = "fleetmark"
     start_timeout_seconds: float = 120.0

@@ -51,18 +51,70 @@ class Target(Strict):
 
 
 class Build(Strict):
-    """A DBMS flavour and where it comes from."""
+    """A DBMS flavour and where it comes from.
+
+    `source` decides which other keys there are:
+
+    - `package`: the distribution's;
+    - `prefix`: what is on the hosts below `basedir` already;
+    - `archive`: compiled from a source archive, a URL or a local path;
+    - `git`: compiled from one commit of a repository;
+    - `debian_source`: compiled from the upstream archive of a Debian source package, taken from
+      the pool that the host's own apt is set up for;
+    - `tarball`: a binary archive.
+    """
 
     name: Name
     flavour: Literal["mariadb", "mysql", "percona"] = "mariadb"
-    source: Literal["package", "prefix"] = "package"
+    source: Literal["package", "prefix", "archive", "git", "debian_source", "tarball"] = "package"
     basedir: str = ""
+    version: Annotated[str, Field(pattern=r"^(\d+(\.\d+)+[A-Za-z0-9.~-]*)?$")] = ""
+    archive: str = ""
+    sha256: Annotated[str, Field(pattern=r"^([0-9a-f]{64})?$")] = ""
+    package: Annotated[str, Field(pattern=r"^([a-z0-9][a-z0-9.+-]+)?$")] = ""
+    repository: str = ""
+    commit: Annotated[str, Field(pattern=r"^([0-9a-f]{40})?$")] = ""
+    flags: dict[Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_]*$")], Scalar] = Field(
+        default_factory=dict
+    )
+    engines: list[Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$")]] = Field(default_factory=list)
+    build_on: Literal["each", "first"] = "each"
+    jobs: int = Field(default=0, ge=0)
+
+    @property
+    def compiled(self) -> bool:
+        """Whether we compile it ourselves."""
+        return self.source in ("archive", "git", "debian_source")
 
     @model_validator(mode="after")
-    def _basedir_with_prefix(self) -> "Build":
-        if (self.source == "prefix") != bool(self.basedir):
-            raise ValueError("basedir goes with source: prefix, and source: prefix needs it")
+    def _keys_fit_the_source(self) -> "Build":
+        needed, allowed = _BUILD_KEYS[self.source]
+        for key in needed:
+            if not getattr(self, key):
+                raise ValueError(f"source: {self.source} needs {key}{_HINTS.get(key, '')}")
+        for key, field in type(self).model_fields.items():
+            if key in ("name", "flavour", "source", *needed, *allowed):
+                continue
+            if getattr(self, key) != field.get_default(call_default_factory=True):
+                raise ValueError(f"{key} does not go with source: {self.source}")
         return self
+
+
+_COMPILE_KEYS = ("flags", "engines", "build_on", "jobs")
+_BUILD_KEYS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "package": ((), ("engines",)),
+    "prefix": (("basedir",), ("engines",)),
+    "archive": (("version", "archive", "sha256"), _COMPILE_KEYS),
+    "git": (("version", "repository", "commit"), _COMPILE_KEYS),
+    "debian_source": (("version", "package", "sha256"), ("archive", *_COMPILE_KEYS)),
+    "tarball": (("archive", "sha256"), ("version", "engines")),
+}
+"""For each source the keys that it needs, and those that it may have."""
+
+_HINTS = {
+    "sha256": ": what sha256sum prints of the archive, compared with what its makers publish",
+    "commit": ": all 40 digits, since a branch or a tag may move",
+}
 
 
 class Config(Strict):
@@ -234,7 +286,9 @@ def _read_workloads(
     return {**data, "workloads": parsed or [_PLACEHOLDER]}, messages
 
 
-def config_variables(experiment: Experiment, name: str, directory: Path) -> dict[str, Scalar | None]:
+def config_variables(
+    experiment: Experiment, name: str, directory: Path
+) -> dict[str, Scalar | None]:
     """The variables of a config with everything it extends, later settings winning.
 
     Keys are normalised to lower case with underscores, as the servers do. Raises ConfigError

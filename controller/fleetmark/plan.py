@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from fleetmark import builds
 from fleetmark.errors import ConfigError
 from fleetmark.experiment import (
     Build,
@@ -111,6 +112,13 @@ def expected_bytes(trial: Trial) -> int:
     return _BASE_BYTES + sum(step.grown_bytes for step in trial.steps)
 
 
+def engines(trial: Trial) -> set[str]:
+    """The storage engines that a trial's steps name, in small letters."""
+    named = {load.options.get("engine") for step in trial.steps for load in step.loads}
+    named |= {step.settle.engine for step in trial.steps if step.settle is not None}
+    return {str(engine).lower() for engine in named if engine}
+
+
 def make_plan(experiment: Experiment, fleet: Fleet, directory: Path) -> Plan:
     """Expand an experiment over a fleet.
 
@@ -118,6 +126,10 @@ def make_plan(experiment: Experiment, fleet: Fleet, directory: Path) -> Plan:
     groups, unknown hosts, hosts in two targets, and loads that cannot be divided.
     """
     targets = _targets(experiment, fleet)
+    trials = _trials(experiment, targets)
+    for trial in trials:
+        build = next(b for b in experiment.builds if b.name == trial.build)
+        builds.check_engines(build, engines(trial), trial.workload)
     hosts = {name: _host(fleet, name) for t in targets for name in (t.db, *t.load)}
     return Plan(
         experiment=experiment.name,
@@ -125,12 +137,12 @@ def make_plan(experiment: Experiment, fleet: Fleet, directory: Path) -> Plan:
         inventory=fleet.source,
         hosts=hosts,
         targets=targets,
-        builds=list(experiment.builds),
+        builds=[builds.locate(build, directory) for build in experiment.builds],
         configs=[
             PlannedConfig(c.name, config_variables(experiment, c.name, directory))
             for c in experiment.configs
         ],
-        trials=_trials(experiment, targets),
+        trials=trials,
         contracts=_contracts(experiment, fleet, targets),
         disks=[],
     )

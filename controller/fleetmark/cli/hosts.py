@@ -126,8 +126,8 @@ def provision(
     directory = results / f"provision-{datetime.now(UTC):%Y%m%dT%H%M%SZ}"
 
     def show(progress: HostProgress) -> None:
-        if progress.outcome in ("changed", "failed", "unreachable"):
-            console.print(f"  {progress.host}: {progress.task}: {progress.outcome}", markup=False)
+        if line := deploy.line(progress):
+            console.print(line, markup=False)
 
     what = deploy.Deployment(prepared.plan, prepared.inventory, directory, check=dry)
     with interruptible() as interrupts:

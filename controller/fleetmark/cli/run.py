@@ -101,8 +101,8 @@ def _provision(session: Session, ready: prepare.Prepared, directory: RunDirector
     session.say(f"provisioning {len(ready.plan.hosts)} hosts")
 
     def show(progress: HostProgress) -> None:
-        if progress.outcome in ("changed", "failed", "unreachable"):
-            session.say(f"  {progress.host}: {progress.task}: {progress.outcome}")
+        if line := deploy.line(progress):
+            session.say(line)
 
     assert ready.inventory is not None  # fleet_up has made it
     what = deploy.Deployment(ready.plan, ready.inventory, directory.provision("run"))

@@ -1,9 +1,10 @@
 """The DBMS instance of a trial: start it from a rendered config, stop it, keep its evidence."""
 
 import json
+from dataclasses import dataclass
 from typing import Any
 
-from fleetmark import gather, store
+from fleetmark import builds, gather, plan, store
 from fleetmark.conduct.context import (
     DATABASE,
     DBMS_USER,
@@ -13,6 +14,7 @@ from fleetmark.conduct.context import (
 )
 from fleetmark.conduct.links import HostLink
 from fleetmark.conduct.render import RenderedConfig
+from fleetmark.errors import HostError
 from fleetmark.experiment import Build
 from fleetmark_agent import job as jobs
 
@@ -21,10 +23,19 @@ CHECK_PREFIX = "check."
 """Begins the name of what is no trial: a config that the server was only asked about."""
 
 
+@dataclass(frozen=True)
+class Wanted:
+    """A build, and the storage engines that the load uses on it."""
+
+    build: Build
+    engines: set[str]
+
+
 def describe(
-    run: RunContext, link: HostLink, build: Build, rendered: RenderedConfig, trial: str
+    run: RunContext, link: HostLink, wanted: Wanted, rendered: RenderedConfig, trial: str
 ) -> jobs.Dbms:
-    """The instance to start on a host."""
+    """The instance to start on a host. Raises HostError when its build is not there."""
+    build = wanted.build
     return jobs.Dbms(
         run=run.run.run_id,
         trial=trial,
@@ -34,10 +45,34 @@ def describe(
         bind_address=_bind_address(run, link),
         config_text=rendered.text,
         expected_variables=rendered.expected,
-        basedir=build.basedir,
+        basedir=_basedir(link, build),
+        engines=sorted(wanted.engines | set(build.engines)),
         user=DBMS_USER,
         database=DATABASE,
     )
+
+
+def _basedir(link: HostLink, build: Build) -> str:
+    """Where a build lies on a host, as the host wrote down when it was made there."""
+    if not builds.has_record(build):
+        return build.basedir
+    path = builds.record_path(build, link.host.base_dir)
+    try:
+        return str(json.loads(link.channel.read(path))["prefix"])
+    except FileNotFoundError:
+        raise HostError(
+            f"the build {build.name!r} is not on this host",
+            host=link.name,
+            evidence=f"there is no {path}",
+            next_step="make it: fleetmark provision",
+        ) from None
+    except (ValueError, KeyError, TypeError) as error:
+        raise HostError(
+            f"what this host wrote down of the build {build.name!r} cannot be read: {error}",
+            host=link.name,
+            evidence=path,
+            next_step="delete that file, then: fleetmark provision",
+        ) from None
 
 
 def _bind_address(run: RunContext, link: HostLink) -> str:
@@ -53,8 +88,8 @@ def _bind_address(run: RunContext, link: HostLink) -> str:
 def start(trial: TrialContext) -> dict[str, Any]:
     """Start the instance; its variables go to variables.json. Returns the Instance."""
     run = trial.run
-    build = run.plan.build(trial.trial.build)
-    dbms = describe(run, trial.db, build, trial.rendered, trial.directory)
+    wanted = Wanted(run.plan.build(trial.trial.build), plan.engines(trial.trial))
+    dbms = describe(run, trial.db, wanted, trial.rendered, trial.directory)
     directory = trial.remote(trial.db, "dbms")
     secret = json.dumps({"password": trial.password}).encode()
     trial.db.channel.write(f"{directory}/secret.json", secret)

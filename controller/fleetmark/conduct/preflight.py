@@ -12,7 +12,7 @@ from fleetmark.conduct.render import render
 from fleetmark.conduct.trial import read_facts
 from fleetmark.errors import ConfigError, FleetmarkError, HostError, WorkloadError
 from fleetmark.experiment import Target
-from fleetmark.plan import Plan, expected_bytes
+from fleetmark.plan import Plan, engines, expected_bytes
 from fleetmark_agent import job as jobs
 
 OLDEST_PYTHON = (3, 9)
@@ -134,19 +134,24 @@ def _space_problems(
 def _config_problems(run: RunContext, target: Target) -> list[FleetmarkError]:
     """Ask the server itself about every build x config that the target will start."""
     problems: list[FleetmarkError] = []
-    wanted = dict.fromkeys((t.build, t.config) for t in run.plan.trials if t.target == target.name)
-    for build, config in wanted:
+    wanted: dict[tuple[str, str], set[str]] = {}
+    for trial in run.plan.trials:
+        if trial.target == target.name:
+            wanted.setdefault((trial.build, trial.config), set()).update(engines(trial))
+    for (build, config), used in wanted.items():
         try:
-            _check_config(run, run.links[target.db], build, config)
+            what = instance.Wanted(run.plan.build(build), used)
+            _check_config(run, run.links[target.db], what, config)
         except FleetmarkError as error:
             problems.append(error)
     return problems
 
 
-def _check_config(run: RunContext, link: HostLink, build: str, config: str) -> None:
+def _check_config(run: RunContext, link: HostLink, wanted: instance.Wanted, config: str) -> None:
+    build = wanted.build.name
     rendered = render(run.plan.config(config), run.facts[link.name])
     name = f"{instance.CHECK_PREFIX}{build}.{config}"
-    dbms = instance.describe(run, link, run.plan.build(build), rendered, name)
+    dbms = instance.describe(run, link, wanted, rendered, name)
     path = f"{link.host.base_dir}/runs/{run.run.run_id}/{name}/dbms/dbms.json"
     link.channel.write(path, jobs.encode(dbms).encode())
     try:

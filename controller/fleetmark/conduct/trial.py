@@ -201,8 +201,11 @@ def _write(trial: TrialContext, course: Course) -> None:
             "started": course.started,
             "ended": _now(),
             "instance": (
-                {k: v for k, v in started.items() if k != "variables"} if started else None
+                {k: v for k, v in started.items() if k not in ("variables", "build")}
+                if started
+                else None
             ),
+            "build_facts": started.get("build") if started else None,
             "rendered_config": trial.rendered.text,
             "stop": course.stop,
             "taints": [taint.record() for taint in course.taints],

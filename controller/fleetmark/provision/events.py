@@ -50,12 +50,17 @@ _LONGEST_TEXT = 4000
 
 @dataclass(frozen=True)
 class HostProgress:
-    """One task has ended on one host. `outcome`: ok, changed, skipped, failed, unreachable."""
+    """One task has ended on one host, or told how far it is.
+
+    `outcome`: ok, changed, skipped, failed, unreachable, or running with the task's own words
+    in `text`.
+    """
 
     host: str
     task: str
     outcome: str
     tasks_done: int
+    text: str = ""
 
 
 @dataclass(frozen=True)
@@ -100,7 +105,16 @@ class Recorder:
             self._stats = {name: dict(data.get(name) or {}) for name in names}
         elif kind in _OUTCOMES and data.get("host") in self.names:
             self._task_ended(str(data["host"]), _OUTCOMES[kind], data)
+        elif kind == "runner_retry" and data.get("host") in self.names:
+            self._still_running(str(data["host"]), data)
         return False
+
+    def _still_running(self, host: str, data: Mapping[str, Any]) -> None:
+        """A task that asks until an answer is final: what the last answer said."""
+        said = str((data.get("res") or {}).get("stdout") or "").strip().splitlines()[-1:]
+        done = self._tasks_done.get(host, 0)
+        task = str(data.get("task") or "")
+        self.progress(HostProgress(host, task, "running", done, "".join(said)))
 
     def _task_ended(self, host: str, outcome: str, data: Mapping[str, Any]) -> None:
         result = data.get("res") or {}

@@ -21,7 +21,7 @@ _OTHER_ERRORS = (
     re.compile(r"^CMake Error\b.*$"),
     re.compile(r"^.*(?:undefined reference to|cannot find -l|multiple definition of).*$"),
     re.compile(
-        r"^.*\b(?:collect2|ld|ld\.lld|ninja|c\+\+|cc1plus|cc1|g\+\+|gcc|clang).*: (?:fatal )?error: .*$"
+        r"^.*\b(?:collect2|ld|ninja|c\+\+|cc1plus|g\+\+|gcc|clang).*: (?:fatal )?error: .*$"
     ),
     re.compile(r"^FAILED: .*$"),
     re.compile(r"^make(?:\[\d+\])?: \*\*\* .*$"),

@@ -128,7 +128,7 @@ class Reporter:
         try:
             write_json(self._place.path("status.json"), document)
         except OSError:
-            # A full disk must not hide why the build failed: the last status is overwritten in place.
+            # A full disk must not hide why the build failed: overwrite what is there.
             if state == FAILED:
                 self._overwrite(document)
 

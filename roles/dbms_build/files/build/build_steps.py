@@ -13,10 +13,9 @@ from build_status import Place, Reporter
 
 _OFF = ("no", "off", "0", "false", "")
 # Where nothing listens: a client that obeys these fails at once, as it should.
-_NO_NETWORK = {
-    name: "http://127.0.0.1:9"
-    for name in ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY")
-}
+_NO_NETWORK = dict.fromkeys(
+    ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"), "http://127.0.0.1:9"
+)
 _VERSION_FILES = ("VERSION", "MYSQL_VERSION")
 _VERSION_FIELD = re.compile(r"^MYSQL_VERSION_(MAJOR|MINOR|PATCH)\s*=\s*\"?(\d+)", re.MULTILINE)
 
