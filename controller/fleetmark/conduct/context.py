@@ -24,7 +24,7 @@ class Patience:
     """A host that has not answered for so long, when all others have ended, is left behind."""
     lead_seconds: float = 1.0
     """Least time between the release and T0."""
-    lead_factor: float = 4.0
+    lead_factor: float = 3.0
     """T0 is at least so many times further away than the slowest answer took."""
 
 

@@ -39,7 +39,7 @@ class Follower(threading.Thread):
 
     def run(self) -> None:
         """Poll more often at first: a short step should not wait for a slow poll."""
-        started = time.monotonic()
+        started = self._heard = time.monotonic()
         while not self._give_up.is_set():
             self._poll()
             if self.ended:

@@ -140,6 +140,7 @@ def _observe(
     }
     # Nobody asks a host anything around T0: the answer would cost what is to be measured.
     trial.run.stop.wait(max(0.0, course.t0 + _QUIET_SECONDS - time.time()))
+    _check_stop(trial)
     for follower in followers.values():
         follower.start()
     try:
