@@ -35,6 +35,7 @@ class Host:
     (the agent's home, default /var/lib/fleetmark), `fleetmark_data_dir` (where instances
     keep their data, default <base>/data), `fleetmark_db_port` (default 3306) and
     `fleetmark_db_address` (where load hosts reach the DBMS, default the host's address).
+    `proxy_command` is a shell command that carries the bytes of the SSH connection, complete.
     """
 
     name: str
@@ -44,6 +45,7 @@ class Host:
     user: str = ""
     key_file: str = ""
     known_hosts_file: str = ""
+    proxy_command: str = ""
     python: str = "python3"
     become: bool = False
     base_dir: str = "/var/lib/fleetmark"
@@ -196,16 +198,19 @@ def _host(read: _Reader) -> Host:
     address = read.text("ansible_host", "ansible_ssh_host", default=read.host)
     if connection == "local":
         address = "127.0.0.1"
+    port = read.port("ansible_port", "ansible_ssh_port", default=Host.port)
+    user = read.text("ansible_user", "ansible_ssh_user")
     python = read.text("ansible_python_interpreter", default="auto")
     base_dir = read.directory("fleetmark_base_dir", Host.base_dir)
     return Host(
         name=read.host,
         address=address,
         connection=connection,
-        port=read.port("ansible_port", "ansible_ssh_port", default=Host.port),
-        user=read.text("ansible_user", "ansible_ssh_user"),
+        port=port,
+        user=user,
         key_file=_file(read.text("ansible_ssh_private_key_file", "ansible_private_key_file")),
         known_hosts_file=_file(ssh_options.get("userknownhostsfile", "").split(" ")[0]),
+        proxy_command=_proxy_command(ssh_options, address, port, user),
         python=Host.python if python.startswith("auto") else python,
         become=bool(read.switch("ansible_become")),
         base_dir=base_dir,
@@ -247,11 +252,40 @@ def _ssh_options(read: _Reader) -> dict[str, str]:
         except ValueError as error:
             raise read.error(f"{variable}: {error}") from None
         for place, word in enumerate(words):
+            argument = word[2:] or " ".join(words[place + 1 : place + 2])
             if word.startswith("-o"):
-                option = word[2:] or " ".join(words[place + 1 : place + 2])
-                name, _, value = option.strip().replace("=", " ", 1).partition(" ")
+                name, value = re.split(r"\s*=\s*|\s+|$", f"{argument.strip()} ", maxsplit=1)
                 options.setdefault(name.lower(), value.strip())
+            elif word.startswith("-J"):
+                options.setdefault("proxyjump", argument)
     return options
+
+
+def _proxy_command(options: Mapping[str, str], address: str, port: int, user: str) -> str:
+    """ProxyCommand with its tokens replaced, or what ssh itself does for ProxyJump.
+
+    Which of the two comes first does not matter here: an inventory that sets both is odd. ssh
+    checks the keys of jump hosts by the user's own files, as it does under Ansible.
+    """
+    command = options.get("proxycommand", "none")
+    jumps = options.get("proxyjump", "none")
+    if command.lower() == "none" and jumps.lower() != "none":
+        before, _, last = jumps.rpartition(",")
+        words = ["ssh", *(["-J", before] if before else []), "-W", "[%h]:%p"]
+        words += ["-o", "BatchMode=yes", "-o", "ServerAliveInterval=5", *_destination(last)]
+        command = shlex.join(words)
+    if command.lower() == "none":
+        return ""
+    tokens = {"%h": address, "%n": address, "%p": str(port), "%r": user, "%%": "%"}
+    return re.sub(r"%[hnpr%]", lambda found: tokens[found[0]], command)
+
+
+def _destination(jump: str) -> list[str]:
+    """A jump host, `[user@]host[:port]`, in the words of ssh's command line."""
+    place, colon, port = jump.rpartition(":")
+    if colon and port.isdecimal():
+        return ["-p", port, place.strip("[]")]
+    return [jump]
 
 
 def _refuse_unchecked_keys(read: _Reader, ssh_options: Mapping[str, str]) -> None:

@@ -55,7 +55,7 @@ def test_json_of_up_and_down(root: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["up", "t-cli", "--kind", "cloud"], "--kind is auto, light or local, not 'cloud'"),
+        (["up", "t-cli", "--kind", "cloud"], "--kind is auto, light, local or vm, not 'cloud'"),
         (["up", "t-cli", "--hosts", "1", "--db", "2"], "--db 2 is more than --hosts 1"),
         (["up", "T CLI", "--kind", "local"], "cannot be the name of a lab"),
     ],

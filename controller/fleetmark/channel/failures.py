@@ -18,10 +18,18 @@ from fleetmark.inventory import Host
 CONNECTION_ERRORS = (SSHException, EOFError, OSError)
 
 
-def explain(error: BaseException, host: Host) -> HostError:
-    """A HostError for anything that goes wrong on the way to a host."""
+def explain(error: BaseException, host: Host, proxy_said: str = "") -> HostError:
+    """A HostError for anything that goes wrong on the way to a host.
+
+    `proxy_said` is what the ProxyCommand complained about; it names the cause where there is one.
+    """
     place = f"{host.address}:{host.port}"
     message, evidence, next_step = _words(error, host, place)
+    if proxy_said:
+        evidence = f"the ProxyCommand says: {proxy_said}"
+    if host.proxy_command and type(error) in (SSHException, EOFError, ConnectionResetError):
+        message = f"no way to {place} by the ProxyCommand"
+        next_step = f"try it: {host.proxy_command} < /dev/null"
     return HostError(message, host=host.name, evidence=evidence, next_step=next_step)
 
 

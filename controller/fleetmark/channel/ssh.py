@@ -16,6 +16,7 @@ from fleetmark.channel import shell_files
 from fleetmark.channel.failures import CONNECTION_ERRORS, explain
 from fleetmark.channel.known_hosts import files
 from fleetmark.channel.protocol import Completed, ConnectionLost
+from fleetmark.channel.proxy import Proxy
 from fleetmark.errors import HostError
 from fleetmark.inventory import Host
 
@@ -71,6 +72,7 @@ class SshChannel:
         self._sftp_lock = threading.RLock()
         self._connection: fabric.Connection | None = None
         self._sftp: paramiko.SFTPClient | None = None
+        self._proxy: Proxy | None = None
 
     def connect(self) -> None:
         """Open the connection now. Raises HostError that says why it cannot be opened."""
@@ -129,8 +131,11 @@ class SshChannel:
         """End the connection."""
         with self._lock:
             connection, self._connection, self._sftp = self._connection, None, None
+            proxy, self._proxy = self._proxy, None
         if connection is not None:
             connection.close()
+        if proxy is not None:
+            proxy.close()
 
     def _transport(self) -> paramiko.Transport:
         with self._lock:
@@ -139,16 +144,18 @@ class SshChannel:
                 if transport is not None and transport.is_active():
                     return transport
                 self.close()
-            connection = _connection(self._where)
+            proxy = Proxy(self._where.proxy_command) if self._where.proxy_command else None
+            connection = _connection(self._where, proxy)
             try:
                 connection.open()
             except (*CONNECTION_ERRORS, OSError) as error:
                 connection.close()
-                raise explain(error, self._where) from None
+                words = proxy.close() if proxy is not None else ""
+                raise explain(error, self._where, words) from None
             opened: paramiko.Transport = connection.client.get_transport()
             opened.set_keepalive(_KEEPALIVE_SECONDS)
             _tune(opened)
-            self._connection = connection
+            self._connection, self._proxy = connection, proxy
             return opened
 
     def _start(self, argv: list[str]) -> paramiko.Channel:
@@ -215,7 +222,7 @@ class SshChannel:
         return self._sftp
 
 
-def _connection(host: Host) -> fabric.Connection:
+def _connection(host: Host, proxy: Proxy | None) -> fabric.Connection:
     arguments: dict[str, object] = {
         "timeout": CONNECT_TIMEOUT_SECONDS,
         "banner_timeout": CONNECT_TIMEOUT_SECONDS,
@@ -223,10 +230,14 @@ def _connection(host: Host) -> fabric.Connection:
     }
     if host.key_file:
         arguments |= {"key_filename": host.key_file, "look_for_keys": False, "allow_agent": False}
+    if proxy is not None:
+        arguments["sock"] = proxy.socket
     connection = fabric.Connection(
         host.address,
         user=host.user or None,
         port=host.port if host.port != 22 else None,
+        # None leaves it to the user's own SSH configuration.
+        gateway=False if proxy is not None else None,
         connect_kwargs=arguments,
     )
     verified: object = connection
@@ -246,7 +257,7 @@ def _connection(host: Host) -> fabric.Connection:
 def _tune(transport: paramiko.Transport) -> None:
     """Small packets at once, for the clock; a silent peer is given up within 15 s."""
     sock = transport.sock
-    if isinstance(sock, socket.socket):
+    if isinstance(sock, socket.socket) and sock.family != socket.AF_UNIX:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if hasattr(socket, "TCP_USER_TIMEOUT"):
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 15_000)

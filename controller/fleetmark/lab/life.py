@@ -186,6 +186,6 @@ def _check_machine(spec: LabSpec) -> None:
         flag = " --for-vm-labs" if spec.kind == "vm" else ""
         raise InfrastructureError(
             f"this machine lacks what the hosts of a lab need: {', '.join(missing)}",
-            next_step=f"apt-get install --no-install-recommends {' '.join(missing)}"
+            next_step=f"apt-get install {' '.join(missing)}"
             f" (scripts/install-host-packages{flag} does so and starts no service)",
         )
