@@ -2,7 +2,7 @@
 
 import threading
 import time
-from typing import Callable, Optional
+from typing import Any, Callable, Optional
 
 from fleetmark_agent import journal
 from fleetmark_agent.job import Samplers
@@ -47,11 +47,12 @@ class DbmsThread:
         if samplers.dbms_connection is None:
             raise ValueError("a DBMS sampler needs a connection")
         self._sampler = DbmsSampler(samplers.dbms_connection, password, samplers.dbms_pid_file)
-        self._write = write
+        self._write_record = write
         self._condition = threading.Condition()
         self._request: Optional[Callable[[], None]] = None
         self._busy = False
         self._closing = False
+        self._hangs = False
         self._failing = False
         self._thread = threading.Thread(target=self._run, name="dbms", daemon=True)
         self._thread.start()
@@ -69,22 +70,23 @@ class DbmsThread:
         self._ask(lambda: self._whole_status(name), wait=True)
 
     def close(self) -> None:
-        """End the thread; one that hangs in the server is left behind."""
+        """End the thread; one that hangs in the server is left behind, and writes no more."""
         with self._condition:
+            if not self._hangs:
+                self._condition.wait_for(self._idle, _DBMS_WAIT_SECONDS)
             self._closing = True
             self._condition.notify_all()
-        self._thread.join(_DBMS_WAIT_SECONDS)
 
     def _ask(self, work: Callable[[], None], wait: bool) -> None:
         with self._condition:
             if wait:
-                self._condition.wait_for(self._idle, _DBMS_WAIT_SECONDS)
+                self._hangs = not self._condition.wait_for(self._idle, _DBMS_WAIT_SECONDS)
             if not self._idle():
                 return
             self._request = work
             self._condition.notify_all()
             if wait:
-                self._condition.wait_for(self._idle, _DBMS_WAIT_SECONDS)
+                self._hangs = not self._condition.wait_for(self._idle, _DBMS_WAIT_SECONDS)
 
     def _idle(self) -> bool:
         return self._request is None and not self._busy
@@ -115,6 +117,12 @@ class DbmsThread:
             self._failing = True
         else:
             self._failing = False
+
+    def _write(self, kind: str, **fields: Any) -> None:
+        with self._condition:
+            # What comes after the job's last record would damage the journal.
+            if not self._closing:
+                self._write_record(kind, **fields)
 
     def _sample(self) -> None:
         self._write(journal.DBMS, **self._sampler.sample())
