@@ -106,12 +106,10 @@ class DbmsThread:
         self._sampler.close()
 
     def _guarded(self, work: Callable[[], None]) -> None:
-        import pymysql
-
         try:
             work()
-        except (pymysql.Error, OSError) as error:
-            # Once for each outage, not once a second.
+        except Exception as error:
+            # Whatever it was, the thread must live on. Noted once an outage, not each second.
             if not self._failing:
                 self._write(journal.NOTE, level="warning", text="DBMS sampler: %s" % error)
             self._failing = True
