@@ -133,6 +133,11 @@ class AgentHost:
         return Job(run=self.run, trial="t1", step=step, host="h1", load=load, **options)
 
 
+def counted(host: AgentHost, job: Job, seconds: float = 20.0) -> None:
+    """Wait until the journal holds an interval with operations."""
+    wait_for(lambda: any(r["operations"] for r in host.of_kind(job, "load")), "operations", seconds)
+
+
 def insert_load(port: int, rows: int, *, threads: int = 2, rate: float = 0.0) -> Load:
     """The first step of the Insert Benchmark: `rows` for each thread, 100 a commit."""
     return Load(
