@@ -58,8 +58,14 @@ def _embedded_spec() -> lab.LabSpec:
 def _load_fleet(inventory: str, base: Path) -> tuple[Fleet, Path | None]:
     """The fleet that an inventory name or path means; relative paths begin at `base`."""
     if inventory == EMBEDDED:
-        if lab.status(EMBEDDED) is None:
+        status = lab.status(EMBEDDED)
+        if status is None:
             return lab.fleet(_embedded_spec()), None
+        if not status.complete:
+            raise ConfigError(
+                "the embedded fleet is half made or half gone",
+                next_step=f"remove the rest of it: fleetmark lab down {EMBEDDED}",
+            )
         path = lab.inventory_path(EMBEDDED)
     else:
         path = Path(inventory) if Path(inventory).is_absolute() else base / inventory
@@ -95,8 +101,10 @@ def fleet_up(prepared: Prepared, say: Callable[[str], None]) -> Iterator[Prepare
         return
     spec = _embedded_spec()
     say(f"bringing up the embedded fleet ({spec.kind} hosts on this machine)")
+    # Not within the try: a fleet that is there already is somebody else's, and `up` cleans up
+    # after itself when it fails.
+    path = lab.up(spec, say)
     try:
-        path = lab.up(spec, say)
         fleet = inventories.load(path)
         experiment = prepared.loaded.experiment
         plan = plans.make_plan(experiment, fleet, prepared.loaded.path.parent)
