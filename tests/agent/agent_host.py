@@ -8,6 +8,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -131,6 +132,22 @@ class AgentHost:
         """A job of trial t1."""
         options = {"samplers": Samplers(), "deadline_seconds": 60.0, **more}
         return Job(run=self.run, trial="t1", step=step, host="h1", load=load, **options)
+
+
+@dataclass(frozen=True)
+class RunningDbms:
+    """An instance that several tests share, started by the agent."""
+
+    host: AgentHost
+    answer: dict[str, Any]
+
+    @property
+    def port(self) -> int:
+        return int(self.answer["port"])
+
+    @property
+    def connection(self) -> Connection:
+        return Connection("localhost", self.port, "fleetmark", "fleetmark", self.answer["socket"])
 
 
 def counted(host: AgentHost, job: Job, seconds: float = 20.0) -> None:

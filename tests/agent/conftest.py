@@ -2,14 +2,11 @@
 
 import shutil
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any
 
 import pytest
-from agent_host import PASSWORD, PORTS, AgentHost
+from agent_host import PASSWORD, PORTS, AgentHost, RunningDbms
 
 from fleetmark_agent.dbms_status import connect
-from fleetmark_agent.job import Connection
 
 
 @pytest.fixture
@@ -20,22 +17,6 @@ def host() -> Iterator[AgentHost]:
         yield host
     finally:
         host.close()
-
-
-@dataclass(frozen=True)
-class RunningDbms:
-    """An instance that several tests share, started by the agent."""
-
-    host: AgentHost
-    answer: dict[str, Any]
-
-    @property
-    def port(self) -> int:
-        return int(self.answer["port"])
-
-    @property
-    def connection(self) -> Connection:
-        return Connection("localhost", self.port, "fleetmark", "fleetmark", self.answer["socket"])
 
 
 @pytest.fixture(scope="session")

@@ -13,13 +13,13 @@ from agent_host import (
     PASSWORD,
     PORTS,
     AgentHost,
+    RunningDbms,
     command_lines,
     counted,
     insert_load,
     running,
     wait_for,
 )
-from conftest import RunningDbms
 
 from fleetmark_agent import histogram
 from fleetmark_agent.dbms_status import connect
