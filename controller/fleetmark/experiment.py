@@ -18,6 +18,8 @@ from pydantic import (
     InstanceOf,
     SerializeAsAny,
     ValidationError,
+    ValidationInfo,
+    field_validator,
     model_validator,
 )
 
@@ -70,10 +72,10 @@ class Build(Strict):
     basedir: str = ""
     version: Annotated[str, Field(pattern=r"^(\d+(\.\d+)+[A-Za-z0-9.~-]*)?$")] = ""
     archive: str = ""
-    sha256: Annotated[str, Field(pattern=r"^([0-9a-f]{64})?$")] = ""
+    sha256: str = ""
     package: Annotated[str, Field(pattern=r"^([a-z0-9][a-z0-9.+-]+)?$")] = ""
     repository: str = ""
-    commit: Annotated[str, Field(pattern=r"^([0-9a-f]{40})?$")] = ""
+    commit: str = ""
     flags: dict[Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_]*$")], Scalar] = Field(
         default_factory=dict
     )
@@ -85,6 +87,17 @@ class Build(Strict):
     def compiled(self) -> bool:
         """Whether we compile it ourselves."""
         return self.source in ("archive", "git", "debian_source")
+
+    @field_validator("sha256", "commit")
+    @classmethod
+    def _whole_digest(cls, value: str, info: ValidationInfo) -> str:
+        digits = {"sha256": 64, "commit": 40}[str(info.field_name)]
+        if value and not re.fullmatch(f"[0-9a-f]{{{digits}}}", value):
+            raise ValueError(
+                f"{info.field_name} is {digits} hexadecimal digits in small letters, this has"
+                f" {len(value)} characters: {value!r}"
+            )
+        return value
 
     @model_validator(mode="after")
     def _keys_fit_the_source(self) -> "Build":

@@ -36,6 +36,7 @@ STAMP = "fleetmark-build.json"
 _BUILT, _FAILED, _GOING_ON = 0, 1, 10
 _START_SECONDS = 20.0
 _POLL_SECONDS = 0.1
+_WAIT_POLL_SECONDS = 0.25
 _CCACHE_COUNTS = {
     "direct_cache_hit": "hits",
     "preprocessed_cache_hit": "hits",
@@ -77,7 +78,7 @@ def wait(place: build_status.Place, seconds: float) -> int:
         status = place.status()
         if not going_on or time.monotonic() > limit:
             break
-        time.sleep(min(1.0, seconds))
+        time.sleep(_WAIT_POLL_SECONDS)
     if going_on:
         print(status.get("text", "begun"))
         return _GOING_ON

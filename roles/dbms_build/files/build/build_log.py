@@ -23,10 +23,11 @@ _OTHER_ERRORS = (
     re.compile(
         r"^.*\b(?:collect2|ld|ninja|c\+\+|cc1plus|g\+\+|gcc|clang).*: (?:fatal )?error: .*$"
     ),
+    re.compile(r"^.*\berror: .*$", re.IGNORECASE),
     re.compile(r"^FAILED: .*$"),
     re.compile(r"^make(?:\[\d+\])?: \*\*\* .*$"),
-    re.compile(r"^.*\berror: .*$", re.IGNORECASE),
 )
+_ONLY_REPEATS = (re.compile(r"^FAILED: "), re.compile(r"^make(?:\[\d+\])?: \*\*\*"))
 _CONTEXT_LINES = 6
 _UNUSED = re.compile(
     r"Manually-specified variables were not used by the project:\s*\n((?:\s+\S+\n|\s*\n)+)"
@@ -44,11 +45,15 @@ class Progress:
 
 @dataclass(frozen=True)
 class Failure:
-    """Why a build failed, in words for the person who has to mend it."""
+    """Why a build failed, in words for the person who has to mend it.
+
+    `unexplained` when the log only says that something failed, and not why.
+    """
 
     message: str
     evidence: str = ""
     next_step: str = ""
+    unexplained: bool = False
 
 
 def progress(line: str) -> Optional[Progress]:
@@ -118,7 +123,9 @@ def explain(stage: str, log: str, source: str, jobs: int) -> Failure:
     prefix = os.path.join(source, "")
     shorter = [text.replace(prefix, "").replace("../source/", "") for text in [line, *context]]
     message = shorter[0] or "no error was found in its log"
-    return Failure("%s failed: %s" % (stage, message), "\n".join(shorter[1:]))
+    unexplained = not line or any(pattern.match(line) for pattern in _ONLY_REPEATS)
+    evidence = "\n".join(shorter[1:])
+    return Failure("%s failed: %s" % (stage, message), evidence, unexplained=unexplained)
 
 
 def _line_of(log: str, pattern: "re.Pattern[str]") -> str:

@@ -182,8 +182,16 @@ def configure(work: Work) -> List[str]:
 def compile_all(work: Work) -> None:
     """Compile; a second try goes on where the first one stopped."""
     work.reporter.stage("compile")
-    argv = ["cmake", "--build", work.build, "--parallel", str(jobs(work.spec))]
-    _logged(work, argv, "compile", work.place.path("compile.log"))
+    argv = ["cmake", "--build", work.build, "--parallel"]
+    log_path = work.place.path("compile.log")
+    try:
+        _logged(work, [*argv, str(jobs(work.spec))], "compile", log_path)
+    except BuildFailed as error:
+        if not error.failure.unexplained:
+            raise
+        # On a full disk ccache loses what the compiler said: ask the compiler itself.
+        again = ["env", "CCACHE_DISABLE=1", *argv, "1"]
+        _logged(work, again, "compile", work.place.path("compile-again.log"))
 
 
 def install(work: Work) -> None:
