@@ -5,7 +5,7 @@ from typing import Any
 
 from fleetmark import experiment, store
 from fleetmark.channel import Channel
-from fleetmark.conduct import release
+from fleetmark.conduct import release, stopping
 from fleetmark.conduct.links import Gathered, make_links, on_all
 from fleetmark.conduct.run import Conduct
 from fleetmark.errors import FleetmarkError, ResultError
@@ -70,11 +70,12 @@ def _load(document: dict[str, Any]) -> Load:
 
 
 def stop_run(what: Conduct, channels: Mapping[str, Channel]) -> Gathered[list[str]]:
-    """End everything of a run on the hosts that can be reached, and free them.
+    """End a run: its conductor, then everything on the hosts that can be reached; free them.
 
     The steps that were stopped by host, and an error for each host that was not reached. Files
     stay on the hosts for `gather_run`.
     """
+    stopping.end_conductor(what.run)
     hosts = {name: host for name, host in what.plan.hosts.items() if name in channels}
     return release.stop_hosts(make_links(hosts, channels).values(), what.run)
 

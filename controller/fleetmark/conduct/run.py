@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from fleetmark import ledger, store
 from fleetmark.channel import Channel
-from fleetmark.conduct import preflight, record, release
+from fleetmark.conduct import preflight, record, release, stopping
 from fleetmark.conduct.context import Patience, RunContext
 from fleetmark.conduct.links import Gathered, HostLink, make_links, on_all
 from fleetmark.conduct.trial import TrialOutcome, run_trial
@@ -73,7 +73,8 @@ def conduct(what: Conduct, channels: Mapping[str, Channel], stop: threading.Even
         patience=what.patience,
     )
     try:
-        return _conduct(run, work, again=bool(states))
+        with stopping.obeying(what.run, stop):
+            return _conduct(run, work, again=bool(states))
     finally:
         for link in run.links.values():
             link.close()
