@@ -4,7 +4,6 @@ import sys
 from collections.abc import Callable
 from typing import Annotated, Any
 
-import click
 import typer
 from rich.console import Console
 from rich.markup import escape
@@ -82,6 +81,10 @@ app.add_typer(metrics.metrics_app, name="metrics", rich_help_panel="Run")
 app.add_typer(lab_app, name="lab", rich_help_panel="Prepare")
 
 
+# Typer brings its own copy of click in some versions; BadParameter is public in all of them.
+_UsageError: Any = typer.BadParameter.__mro__[1]
+
+
 def show_error(error: FleetmarkError) -> None:
     """Print an error for the person at the terminal: what, where, evidence, next step."""
     console = Console(stderr=True, highlight=False, soft_wrap=True)
@@ -100,10 +103,10 @@ def main() -> None:
     except FleetmarkError as error:
         show_error(error)
         sys.exit(error.exit_code)
-    except click.ClickException as error:
+    except _UsageError as error:
         error.show()
         sys.exit(2)
-    except (KeyboardInterrupt, click.Abort):
+    except (KeyboardInterrupt, typer.Abort):
         typer.echo("interrupted", err=True)
         sys.exit(130)
     except BrokenPipeError:

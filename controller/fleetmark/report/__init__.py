@@ -3,7 +3,6 @@
 from pathlib import Path
 
 from fleetmark import store
-from fleetmark.report import html, markdown
 from fleetmark.report.compose import compose
 from fleetmark.tables import open_tables
 
@@ -15,6 +14,9 @@ def write(run: store.RunDirectory) -> list[Path]:
 
     Returns the two paths, HTML first. Raises ResultError on damaged files.
     """
+    # The charts' library takes longer to import than most verbs to run.
+    from fleetmark.report import html, markdown  # noqa: PLC0415
+
     document = compose(open_tables(run))
     written = []
     for name, text in (
