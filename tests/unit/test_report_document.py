@@ -10,7 +10,8 @@ from synthetic_run import Options
 
 from fleetmark import report, store, tables
 from fleetmark.analyse.tones import Tone
-from fleetmark.report import compose, figures
+from fleetmark.report import figures
+from fleetmark.report.compose import compose
 from fleetmark.report.document import Cell, Document, Notebook, Table
 
 DW0_TRIAL = "db1.mariadb.dw0.insert_benchmark.r1"

@@ -3,10 +3,9 @@
 from pathlib import Path
 
 from fleetmark import store
-from fleetmark.report.compose import compose
 from fleetmark.tables import open_tables
 
-__all__ = ["compose", "write"]
+__all__ = ["write"]
 
 
 def write(run: store.RunDirectory) -> list[Path]:
@@ -16,6 +15,7 @@ def write(run: store.RunDirectory) -> list[Path]:
     """
     # The charts' library takes longer to import than most verbs to run.
     from fleetmark.report import html, markdown  # noqa: PLC0415
+    from fleetmark.report.compose import compose  # noqa: PLC0415
 
     document = compose(open_tables(run))
     written = []
