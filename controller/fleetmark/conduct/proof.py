@@ -239,11 +239,19 @@ def _end_taints(host: HostEvidence) -> list[tuple[str, str]]:
 def _sla_taints(step: Step, loads: list[HostEvidence]) -> list[tuple[str, str]]:
     if step.sla is None:
         return []
-    spans = [span for host in loads if (span := host.span())]
-    rows = sum(s["rows"] for host in loads for s in host.streams if s["stream"] == step.sla.stream)
-    if not spans:
+    ends = [
+        (stream, stream["last_event"] - host.released_at)
+        for host in loads
+        for stream in host.streams
+        if stream["stream"] == step.sla.stream
+        and stream["last_event"] is not None
+        and host.released_at is not None
+    ]
+    if not ends:
         return []
-    seconds = max(end for _, end in spans) - min(start for start, _ in spans)
+    # From T0 to the last of the stream on any host, each on its own clock; as in the tables.
+    seconds = max(elapsed for _, elapsed in ends)
+    rows = sum(stream["rows"] for stream, _ in ends)
     ratio = rows / seconds / step.sla.rate_per_second if seconds > 0 else 0.0
     if ratio >= step.sla.minimum_ratio:
         return []
