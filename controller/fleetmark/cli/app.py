@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.markup import escape
 
 import fleetmark
-from fleetmark.cli import hosts, metrics, prepare, results, run
+from fleetmark.cli import clean, hosts, metrics, prepare, results, run
 from fleetmark.cli.lab import lab_app
 from fleetmark.errors import FleetmarkError
 
@@ -73,6 +73,7 @@ _add(
         "stop": run.stop,
         "resume": run.resume,
         "gather": run.gather,
+        "clean": clean.clean,
     },
 )
 _add("Results", {"report": results.report, "compare": results.compare})

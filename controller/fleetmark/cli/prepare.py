@@ -266,4 +266,3 @@ def init(
     # What we write must be an experiment that we read.
     experiments.load(experiment)
     typer.echo(f"next: fleetmark plan {experiment}")
-

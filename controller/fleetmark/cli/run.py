@@ -241,7 +241,7 @@ def stop(run: RunArgument = "latest", results: ResultsOption = _RESULTS) -> int:
         opened.close()
     for host, steps in done.values.items():
         typer.echo(f"{host}: {', '.join(steps) + ' stopped' if steps else 'nothing was running'}")
-    return _report_errors({**opened.errors, **done.errors})
+    return report_errors({**opened.errors, **done.errors})
 
 
 def gather(run: RunArgument = "latest", results: ResultsOption = _RESULTS) -> int:
@@ -258,10 +258,10 @@ def gather(run: RunArgument = "latest", results: ResultsOption = _RESULTS) -> in
         opened.close()
     for host, directories in copied.items():
         typer.echo(f"{host}: {', '.join(directories) or 'nothing that was not here'}")
-    return _report_errors({**opened.errors, **errors})
+    return report_errors({**opened.errors, **errors})
 
 
-def _report_errors(errors: dict[str, FleetmarkError]) -> int:
+def report_errors(errors: dict[str, FleetmarkError]) -> int:
     """Say what went wrong on which host; the exit code of the first."""
     for error in errors.values():
         typer.echo(str(error), err=True)

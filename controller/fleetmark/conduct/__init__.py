@@ -7,6 +7,7 @@ that it can be trusted.
 
 from fleetmark.conduct.again import gather_run, replan, stop_run
 from fleetmark.conduct.context import Patience
+from fleetmark.conduct.discard import discard_run
 from fleetmark.conduct.look import HostLook, look
 from fleetmark.conduct.preflight import combined
 from fleetmark.conduct.record import begin, set_state
@@ -20,6 +21,7 @@ __all__ = [
     "begin",
     "combined",
     "conduct",
+    "discard_run",
     "gather_run",
     "look",
     "replan",
