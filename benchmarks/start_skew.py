@@ -28,7 +28,7 @@ fleetmark: 1
 name: start-skew
 builds: [{name: mariadb}]
 configs: [{name: base, set: {innodb_flush_log_at_trx_commit: 0, skip_name_resolve: null}}]
-workloads: [{insert_benchmark: {clients: 4, rows_i0: 100, steps_only: [l.i0]}}]
+workloads: [{insert_benchmark: {clients: 2, rows_i0: 100, steps_only: [l.i0]}}]
 """
 
 
