@@ -95,6 +95,16 @@ def test_a_flag_that_nobody_knows_is_an_error_unless_it_switches_off(
     assert done.stdout.splitlines()[0] == "the source does not know the flag WITH_SLS"
 
 
+def test_an_engine_that_was_not_built_is_named(archive: Path, tmp_path: Path) -> None:
+    job = Job(tmp_path)
+    job.spec(archive)
+    spec = json.loads((job.work / "spec.json").read_text())
+    (job.work / "spec.json").write_text(json.dumps({**spec, "engines": ["connect"]}))
+    done = job.build()
+    assert done.returncode == FAILED
+    assert done.stdout.splitlines()[0] == "the build has no engine connect"
+
+
 def test_another_version_than_named_is_refused(archive: Path, tmp_path: Path) -> None:
     job = Job(tmp_path)
     job.spec(archive)

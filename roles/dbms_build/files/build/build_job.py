@@ -37,6 +37,10 @@ _BUILT, _FAILED, _GOING_ON = 0, 1, 10
 _START_SECONDS = 20.0
 _POLL_SECONDS = 0.1
 _WAIT_POLL_SECONDS = 0.25
+_KEPT_ENVIRONMENT = (
+    "PATH", "HOME", "USER", "LOGNAME", "TMPDIR",
+    "http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY",
+)  # fmt: skip
 _CCACHE_COUNTS = {
     "direct_cache_hit": "hits",
     "preprocessed_cache_hit": "hits",
@@ -57,7 +61,14 @@ def start(place: build_status.Place) -> int:
         unit = "fleetmark-build-%s-%d" % (os.path.basename(place.directory), time.time())
         argv = ["systemd-run", "--quiet", "--collect", "--unit=" + unit, *argv]
     subprocess.Popen(
-        argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, cwd="/"
+        argv,
+        stdin=subprocess.DEVNULL,
+        stdout=log,
+        stderr=log,
+        start_new_session=True,
+        cwd="/",
+        # Nothing of the play's own: on a local connection its processes are found by it and ended.
+        env={name: os.environ[name] for name in _KEPT_ENVIRONMENT if name in os.environ},
     )
     limit = time.monotonic() + _START_SECONDS
     while not place.status():

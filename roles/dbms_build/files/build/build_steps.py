@@ -215,6 +215,8 @@ def jobs(spec: Dict[str, Any]) -> int:
 def _logged(work: Work, argv: Sequence[str], stage: str, log_path: str) -> str:
     """Run a program without network, follow its progress, keep its words. Raises BuildFailed."""
     said: List[str] = []
+    if shutil.which(argv[0]) is None:
+        raise BuildFailed(Failure("there is no %s on this host; install it" % argv[0]))
     process = subprocess.Popen(
         [*work.offline, *argv],
         stdin=subprocess.DEVNULL,
@@ -274,6 +276,8 @@ def _only_full(error: OSError) -> None:
 
 def _plain(work: Work, argv: Sequence[str], stage: str) -> None:
     """Run a program that may use the network. Raises BuildFailed."""
+    if shutil.which(argv[0]) is None:
+        raise BuildFailed(Failure("there is no %s on this host; install it" % argv[0]))
     said = subprocess.run(
         argv,
         stdin=subprocess.DEVNULL,
