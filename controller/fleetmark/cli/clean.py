@@ -65,5 +65,6 @@ def _discard(run: str, inventory: str) -> int:
     finally:
         opened.close()
     for host, answer in done.values.items():
-        typer.echo(f"{host}: {'removed' if answer['removed'] else 'nothing of'} {run}")
+        files = "its files are deleted" if answer["removed"] else "it had no files there"
+        typer.echo(f"{host}: free of {run}, {files}")
     return report_errors({**opened.errors, **done.errors})
