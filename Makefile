@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 SHELL := /bin/bash
 
-.PHONY: demo test test-unit test-fleet lint bench lock clean host-packages test-packages test-agent-3.9
+.PHONY: demo test test-unit test-fleet lab-test lint bench lock clean host-packages test-packages test-agent-3.9
 
 # What pip installed is stamped, so that a second `make` starts at once.
 .venv/installed: pyproject.toml requirements.lock
@@ -19,7 +19,7 @@ host-packages:
 	scripts/install-host-packages
 
 test-packages:
-	scripts/install-host-packages --for-tests
+	scripts/install-host-packages --for-tests --for-vm-labs
 
 demo: .venv/installed host-packages
 	$(BIN)/fleetmark run experiments/demo.yaml
@@ -32,6 +32,10 @@ test-unit: .venv/installed
 
 test-fleet: .venv/installed test-packages
 	$(BIN)/python -m pytest -m fleet
+
+# Virtual machines for many minutes.
+lab-test: .venv/installed test-packages
+	FLEETMARK_LAB_TEST=1 $(BIN)/python -m pytest tests/lab
 
 # The agent's code on a real Python 3.9; skips with a word where no such root can be made.
 test-agent-3.9: .venv/installed

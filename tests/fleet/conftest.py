@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from light_hosts import LightFleet, light_lab
+from vm_hosts import VmFleet, ready_image, vm_lab_of
 
 
 @pytest.fixture(scope="session")
@@ -26,3 +27,16 @@ def new_light_lab() -> Iterator[Callable[[int, int], LightFleet]]:
     yield make
     for manager in managers:
         manager.__exit__(None, None, None)
+
+
+@pytest.fixture(scope="session")
+def vm_image() -> None:
+    """The root image of guests is in the cache."""
+    ready_image()
+
+
+@pytest.fixture(scope="session")
+def vm_lab() -> Iterator[VmFleet]:
+    """One guest, the database host db1, up for the whole session."""
+    with vm_lab_of(1, 0) as fleet:
+        yield fleet

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+import yaml
 
 from fleetmark import inventory
 from fleetmark.errors import ConfigError
@@ -171,3 +172,39 @@ def test_the_example_can_be_read(capfd: pytest.CaptureFixture[str]) -> None:
     assert fleet.hosts["db1"].become
     assert fleet.hosts["db1"].data_dir == "/mnt/nvme/fleetmark"
     assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "command"),
+    [
+        ("-o ProxyCommand='nc -x relay:1080 %h %p'", "nc -x relay:1080 10.0.0.9 2222"),
+        ('-o "ProxyCommand ssh -W %h:%p %r@jump"', "ssh -W 10.0.0.9:2222 bench@jump"),
+        ("-oProxyCommand='tool 100%% %n'", "tool 100% 10.0.0.9"),
+        (
+            "-o ProxyJump=me@jump:2200",
+            "ssh -W '[10.0.0.9]:2222' -o BatchMode=yes -o ServerAliveInterval=5 -p 2200 me@jump",
+        ),
+        (
+            "-J one,two",
+            "ssh -J one -W '[10.0.0.9]:2222' -o BatchMode=yes -o ServerAliveInterval=5 two",
+        ),
+        ("-o ProxyCommand=none", ""),
+        ("-o ConnectTimeout=5", ""),
+    ],
+)
+def test_the_way_through_other_hosts(tmp_path: Path, arguments: str, command: str) -> None:
+    path = tmp_path / "hosts.yml"
+    document = {
+        "all": {
+            "hosts": {
+                "far": {
+                    "ansible_host": "10.0.0.9",
+                    "ansible_port": 2222,
+                    "ansible_user": "bench",
+                    "ansible_ssh_common_args": arguments,
+                }
+            }
+        }
+    }
+    path.write_text(yaml.safe_dump(document))
+    assert inventory.load(path).hosts["far"].proxy_command == command

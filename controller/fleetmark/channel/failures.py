@@ -27,7 +27,7 @@ def explain(error: BaseException, host: Host, proxy_said: str = "") -> HostError
     message, evidence, next_step = _words(error, host, place)
     if proxy_said:
         evidence = f"the ProxyCommand says: {proxy_said}"
-    if host.proxy_command and type(error) in (SSHException, EOFError, ConnectionResetError):
+    if host.proxy_command and (isinstance(error, EOFError | OSError) or "banner" in str(error)):
         message = f"no way to {place} by the ProxyCommand"
         next_step = f"try it: {host.proxy_command} < /dev/null"
     return HostError(message, host=host.name, evidence=evidence, next_step=next_step)

@@ -15,11 +15,15 @@ _SYSTEM = (
     "initramfs-tools",
     "openssh-server",
     "python3",
+    "python3-apt",
+    "acl",
     "sudo",
     "iproute2",
     "procps",
     "pciutils",
     "ca-certificates",
+    "xz-utils",
+    "zstd",
 )
 _OF_ROLES = (
     "mariadb-server",
@@ -95,6 +99,7 @@ MaxStartups 100
 MaxSessions 100
 END
 rm -f etc/ssh/ssh_host_*
+echo 'LANG=C.UTF-8' >etc/default/locale
 echo '/dev/vda / ext4 rw,noatime,errors=remount-ro 0 1' >etc/fstab
 : >etc/machine-id
 
