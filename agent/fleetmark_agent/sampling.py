@@ -12,6 +12,9 @@ Write = Callable[..., None]
 
 _SHORTEST_INTERVAL_SECONDS = 0.05
 _DBMS_WAIT_SECONDS = 5.0
+_BEFORE_RELEASE_SECONDS = 0.025
+"""How long before T0 the first values are taken: on a small machine samplers that wake up at T0
+itself take the processor from the threads that start there."""
 
 
 class Ticks:
@@ -20,16 +23,20 @@ class Ticks:
     def __init__(self, interval_seconds: float, start: float) -> None:
         self.interval_seconds = interval_seconds
         self.next = start
+        self._origin = start
 
-    def restart(self, start: float) -> None:
-        """Count from a new origin; the origin itself is the next moment."""
-        self.next = start
+    def restart(self, origin: float, early_seconds: float = 0.0) -> None:
+        """Count from a new origin. The next moment is the origin or, for what must not disturb
+        there, `early_seconds` before it; the one after it is an interval after the origin."""
+        self._origin = origin
+        self.next = origin - early_seconds
 
     def due(self, now: float) -> bool:
         """Whether a moment has come; moves on to the next one in the future."""
         if now < self.next:
             return False
-        self.next += self.interval_seconds * (1 + (now - self.next) // self.interval_seconds)
+        passed = max(0.0, (now - self._origin) // self.interval_seconds)
+        self.next = self._origin + self.interval_seconds * (1 + passed)
         return True
 
 
@@ -157,11 +164,12 @@ class Sampling:
         return min((t.next for t in ticks), default=float("inf"))
 
     def released(self, start: float) -> None:
-        """Line the ticks up with the release, and note the status before the load."""
+        """Line the ticks up with the release at `start` (monotonic clock), and note the status
+        before the load. The first values are taken shortly before T0."""
         if self._dbms:
             self._dbms.whole_status("status_before")
-        self._host_ticks.restart(start)
-        self._dbms_ticks.restart(start)
+        self._host_ticks.restart(start, _BEFORE_RELEASE_SECONDS)
+        self._dbms_ticks.restart(start, _BEFORE_RELEASE_SECONDS)
 
     def turn(self, now: float) -> None:
         """Take what is due."""

@@ -247,7 +247,7 @@ class Supervisor:
         upcoming = self._load_ticks.next
         if self._sampling is not None:
             upcoming = min(upcoming, self._sampling.next)
-        if self._released and self._start > now:
+        if self._job.settle is not None and self._released and self._start > now:
             upcoming = min(upcoming, self._start)
         self._wakeup.sleep(min(longest_seconds, upcoming - now))
         if self._wakeup.terminated or os.path.exists(self._place.file(STOP_FILE)):
