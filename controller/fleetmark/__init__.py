@@ -2,6 +2,7 @@
 
 errors      error tree, exit code per class
 workloads   name + parameters -> steps
+tuning      what an experiment asks of its hosts; the contract that follows
 experiment  YAML -> Experiment
 inventory   Ansible inventory -> hosts and groups
 plan        both -> ordered trials; pure

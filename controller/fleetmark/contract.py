@@ -21,7 +21,9 @@ class Deviation:
 def checked_items(contract: Contract) -> list[str]:
     """The items that a contract asks for, in the order of its fields."""
     return [
-        name for name in type(contract).model_fields if getattr(contract, name) not in (None, [])
+        name
+        for name in type(contract).model_fields
+        if name != "where_there_is_one" and getattr(contract, name) not in (None, [])
     ]
 
 
@@ -35,6 +37,8 @@ def check(contract: Contract, facts: dict[str, Any]) -> list[Deviation]:
     for item in checked_items(contract):
         expected = getattr(contract, item)
         observed = _observed(item, facts)
+        if observed is None and item in contract.where_there_is_one and not _has(item, facts):
+            continue
         if not _agrees(item, expected, observed):
             deviations.append(Deviation(item, _words(expected), _words(observed)))
     return deviations
@@ -54,13 +58,25 @@ def _observed(item: str, facts: dict[str, Any]) -> Any:
     cpu = facts.get("cpu") or {}
     data = facts.get("data") or {}
     if item == "smt":
-        active = cpu.get("smt_active")
-        return None if active is None else ("on" if active else "off")
+        return _smt(cpu)
     if item == "governor":
         return cpu.get("governor")
     if item.startswith("data_"):
         return data.get(item.removeprefix("data_"))
     return facts.get(item)
+
+
+def _smt(cpu: dict[str, Any]) -> str | None:
+    """By the topology first: some hypervisors say that SMT is not active and show siblings."""
+    threads, active = cpu.get("threads_per_core"), cpu.get("smt_active")
+    if threads is None and active is None:
+        return None
+    return "on" if (threads or 1) > 1 or active else "off"
+
+
+def _has(item: str, facts: dict[str, Any]) -> bool:
+    """Whether a host has such a thing at all. Without a driver there is no governor to read."""
+    return item != "governor" or (facts.get("cpu") or {}).get("driver") is not None
 
 
 def _agrees(item: str, expected: Any, observed: Any) -> bool:

@@ -25,6 +25,7 @@ from pydantic import (
 
 from fleetmark import workloads
 from fleetmark.errors import ConfigError
+from fleetmark.tuning import HostTuning, WipeConsent
 from fleetmark.workloads import Workload
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,39}$")]
@@ -161,7 +162,10 @@ class Metrics(Strict):
 
 
 class Contract(Strict):
-    """The declared state of the hosts; a key left out is not checked."""
+    """The declared state of the hosts; a key left out is not checked.
+
+    Items of `where_there_is_one` count only on hosts that have such a thing at all.
+    """
 
     smt: Literal["on", "off"] | None = None
     governor: str | None = None
@@ -172,6 +176,7 @@ class Contract(Strict):
     data_mount_options: list[str] = Field(default_factory=list)
     data_scheduler: str | None = None
     swappiness: int | None = None
+    where_there_is_one: list[Literal["governor"]] = Field(default_factory=list)
 
 
 class Experiment(Strict):
@@ -187,6 +192,8 @@ class Experiment(Strict):
     workloads: list[SerializeAsAny[InstanceOf[Workload]]] = Field(min_length=1)
     repeats: int = Field(default=1, ge=1)
     order: Literal["as_written", "rotated"] = "as_written"
+    hosts: dict[str, HostTuning] = Field(default_factory=dict)
+    confirm_wipe: list[WipeConsent] = Field(default_factory=list)
     contract: dict[str, Contract] = Field(default_factory=dict)
     policy: Policy = Field(default_factory=Policy)
     metrics: Metrics = Field(default_factory=Metrics)

@@ -4,7 +4,7 @@ Everything that can be known to be wrong without touching a host is found here.
 """
 
 import dataclasses
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from fleetmark.experiment import (
     config_variables,
 )
 from fleetmark.inventory import Fleet, Host
+from fleetmark.tuning import HostTuning, WipeConsent, implied_contract, merged
 from fleetmark.workloads import Step
 
 PLAN_VERSION = 1
@@ -58,11 +59,23 @@ class Trial:
 
 @dataclass(frozen=True)
 class Disk:
-    """A disk that provisioning would format."""
+    """A disk that provisioning is to prepare.
+
+    From the plan alone `contents` is NOT_LOOKED_AT, and `serial` is what the experiment says of
+    the disk; provisioning looks first. `fate` is then keep (it is as asked for), format (it is
+    empty), wipe (it is not, and consent names it) or refuse, with the reason in `why`.
+    """
 
     host: str
     serial: str
     contents: str
+    mount: str = ""
+    filesystem: str = ""
+    fate: str = ""
+    why: str = ""
+
+
+NOT_LOOKED_AT = "not looked at yet"
 
 
 @dataclass(frozen=True)
@@ -79,6 +92,8 @@ class Plan:
     trials: list[Trial]
     contracts: dict[str, Contract]
     disks: list[Disk]
+    tuning: dict[str, HostTuning] = field(default_factory=dict)
+    confirm_wipe: list[WipeConsent] = field(default_factory=list)
 
     def target(self, name: str) -> Target:
         """The target of that name."""
@@ -131,6 +146,8 @@ def make_plan(experiment: Experiment, fleet: Fleet, directory: Path) -> Plan:
         build = next(b for b in experiment.builds if b.name == trial.build)
         builds.check_engines(build, engines(trial), trial.workload)
     hosts = {name: _host(fleet, name) for t in targets for name in (t.db, *t.load)}
+    tuning = {name: _tuning(experiment, fleet, name) for name in hosts}
+    _check_consent(experiment, fleet)
     return Plan(
         experiment=experiment.name,
         description=experiment.description,
@@ -143,8 +160,10 @@ def make_plan(experiment: Experiment, fleet: Fleet, directory: Path) -> Plan:
             for c in experiment.configs
         ],
         trials=trials,
-        contracts=_contracts(experiment, fleet, targets),
-        disks=[],
+        contracts=_contracts(experiment, fleet, tuning),
+        disks=_disks(tuning),
+        tuning=tuning,
+        confirm_wipe=experiment.confirm_wipe,
     )
 
 
@@ -231,24 +250,69 @@ def _trials(experiment: Experiment, targets: list[Target]) -> list[Trial]:
 
 
 def _contracts(
-    experiment: Experiment, fleet: Fleet, targets: list[Target]
+    experiment: Experiment, fleet: Fleet, tuning: dict[str, HostTuning]
 ) -> dict[str, Contract]:
-    """The contract of each host: that of `all`, of its groups, then of its own name."""
+    """The contract of each host: what its tuning implies, then that of `all`, of its groups,
+    and of its own name."""
+    _check_names("contract", list(experiment.contract), fleet)
     contracts = {}
-    unknown = set(experiment.contract) - {"all"} - set(fleet.groups) - set(fleet.hosts)
+    for host, asked in tuning.items():
+        written: dict[str, Any] = {}
+        for key in _keys_of(fleet, host):
+            if key in experiment.contract:
+                written.update(experiment.contract[key].model_dump(exclude_unset=True))
+        implied = implied_contract(asked, fleet.hosts[host].data_dir)
+        if "governor" in written:
+            implied.pop("where_there_is_one", None)
+        contracts[host] = Contract.model_validate({**implied, **written})
+    return contracts
+
+
+def _tuning(experiment: Experiment, fleet: Fleet, host: str) -> HostTuning:
+    """What is asked of a host: of `all`, then of its groups, then of itself, key by key."""
+    _check_names("hosts", list(experiment.hosts), fleet)
+    parts = [experiment.hosts[key] for key in _keys_of(fleet, host) if key in experiment.hosts]
+    try:
+        return merged(parts)
+    except ValueError as error:
+        raise ConfigError(
+            f"hosts: what is asked of {host!r} in all does not fit: {error}"
+        ) from None
+
+
+def _keys_of(fleet: Fleet, host: str) -> list[str]:
+    """The names under which a host is spoken of, the nearest one last."""
+    groups = [g for g, members in fleet.groups.items() if host in members and g != "all"]
+    return ["all", *groups, host]
+
+
+def _check_names(key: str, names: list[str], fleet: Fleet) -> None:
+    unknown = set(names) - {"all"} - set(fleet.groups) - set(fleet.hosts)
     if unknown:
         raise ConfigError(
-            f"contract: {sorted(unknown)[0]!r} is neither a group nor a host of {fleet.source}"
+            f"{key}: {sorted(unknown)[0]!r} is neither a group nor a host of {fleet.source}"
         )
-    for target in targets:
-        for host in (target.db, *target.load):
-            groups = [g for g, members in fleet.groups.items() if host in members and g != "all"]
-            merged: dict[str, Any] = {}
-            for key in ("all", *groups, host):
-                if key in experiment.contract:
-                    merged.update(experiment.contract[key].model_dump(exclude_unset=True))
-            contracts[host] = Contract.model_validate(merged)
-    return contracts
+
+
+def _check_consent(experiment: Experiment, fleet: Fleet) -> None:
+    for consent in experiment.confirm_wipe:
+        if consent.host not in fleet.hosts:
+            raise ConfigError(
+                f"confirm_wipe: {consent.host!r} is no host of {fleet.source}",
+                next_step="it names one host and one serial, never a group",
+            )
+
+
+def _disks(tuning: dict[str, HostTuning]) -> list[Disk]:
+    """Every disk that is to be prepared, as far as the experiment alone says."""
+    disks = []
+    for host, asked in tuning.items():
+        for storage in asked.storage:
+            for choice in storage.disks:
+                named = choice.serial or choice.words
+                where = (storage.mount, storage.filesystem)
+                disks.append(Disk(host, named, NOT_LOOKED_AT, *where))
+    return disks
 
 
 def to_json(plan: Plan) -> dict[str, Any]:
@@ -264,6 +328,7 @@ def to_json(plan: Plan) -> dict[str, Any]:
         "configs": [dataclasses.asdict(c) for c in plan.configs],
         "contracts": {h: c.model_dump(exclude_unset=True) for h, c in plan.contracts.items()},
         "disks": [dataclasses.asdict(d) for d in plan.disks],
+        "tuning": {h: t.model_dump(exclude_unset=True) for h, t in plan.tuning.items()},
         "expected_seconds": round(plan.expected_seconds, 1),
         "trials": [_trial_json(t) for t in plan.trials],
     }

@@ -8,7 +8,7 @@ import pytest
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from fleetmark import errors, experiment, workloads
+from fleetmark import errors, experiment, tuning, workloads
 from fleetmark.workloads.insert_benchmark import PROFILES, InsertBenchmark
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -18,6 +18,15 @@ MODELS: dict[str, type[BaseModel]] = {
     "target": experiment.Target,
     "builds": experiment.Build,
     "configs": experiment.Config,
+    "hosts": tuning.HostTuning,
+    "cpu": tuning.CpuTuning,
+    "disks": tuning.DiskChoice,
+    "nvme": tuning.DiskTuning,
+    "storage": tuning.Storage,
+    "limits": tuning.Limits,
+    "time_sync": tuning.TimeSync,
+    "monitoring": tuning.Monitoring,
+    "confirm_wipe": tuning.WipeConsent,
     "contract": experiment.Contract,
     "policy": experiment.Policy,
     "metrics": experiment.Metrics,
