@@ -5,7 +5,7 @@ import json
 from fleetmark import store
 from fleetmark.analyse.summary import row_label
 from fleetmark.analyse.tones import Tone
-from fleetmark.report import setting
+from fleetmark.report import builds, setting
 from fleetmark.report.context import Context, mean, text_or_missing
 from fleetmark.report.document import (
     Block,
@@ -27,6 +27,7 @@ def sections(context: Context) -> list[Section]:
     """All parts that say where the numbers come from."""
     found = [
         Section("size", "Database size", 2, (_size(context),)),
+        Section("builds", "Builds", 2, tuple(builds.blocks(context))),
         Section(
             "configuration", "Configuration in effect", 2, tuple(setting.configuration(context))
         ),

@@ -93,6 +93,7 @@ def _rows(run: store.RunDirectory) -> dict[str, list[Row]]:
     rows["taints"] = taints
     rows["contracts"], rows["deviations"] = checks, deviations
     rows["facts"] = evidence.fact_rows(run)
+    rows["builds"] = evidence.build_rows(run, trials)
     rows["variables"] = evidence.variable_rows(run, trials)
     for trial in trials:
         rows["trials"].append(evidence.trial_row(run, trial, taints))

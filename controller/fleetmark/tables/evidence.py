@@ -71,6 +71,22 @@ def fact_rows(run: store.RunDirectory) -> list[Row]:
     return rows
 
 
+def build_rows(run: store.RunDirectory, trials: Sequence[PlannedTrial]) -> list[Row]:
+    """What each build was made of on each database host, once, with the version it told."""
+    rows: dict[tuple[str, str, str], Row] = {}
+    for trial in trials:
+        document = trial_document(run, trial.id) or {}
+        found = document.get("build_facts")
+        if not found:
+            continue
+        version = (document.get("instance") or {}).get("version")
+        for fact, value in _flatten("", {"version": version, **found}):
+            build = str(trial.key["build"])
+            row = {"build": build, "host": trial.db, "fact": fact, "value": value}
+            rows.setdefault((build, trial.db, fact), row)
+    return list(rows.values())
+
+
 def _flatten(prefix: str, value: Any) -> Iterator[tuple[str, str | None]]:
     if isinstance(value, dict):
         for key, inner in value.items():

@@ -289,6 +289,17 @@ FACTS = Table(
     (_HOST, _column("fact", _TEXT, meaning="dotted name"), _column("value", _TEXT)),
 )
 
+BUILDS = Table(
+    "builds",
+    "one fact of one build on one database host",
+    (
+        _column("build", _TEXT),
+        _column("host", _TEXT, meaning="the database host"),
+        _column("fact", _TEXT, meaning="dotted name"),
+        _column("value", _TEXT),
+    ),
+)
+
 VARIABLES = Table(
     "variables",
     "one server variable of one trial",
@@ -369,6 +380,7 @@ ALL: dict[str, Table] = {
         HOST_SERIES,
         DBMS_SERIES,
         FACTS,
+        BUILDS,
         VARIABLES,
         CONTRACTS,
         DEVIATIONS,
