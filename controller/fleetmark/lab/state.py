@@ -2,8 +2,8 @@
 
     <root>/<lab>/lab.json       what the lab is, written before anything is made
                  inventory.yml  an ordinary Ansible inventory, written last
-                 keys/          the lab's client key and known_hosts (light)
-                 hosts/<host>/  a host's private directories, sshd config and log
+                 keys/          the lab's client key and known_hosts (light, vm)
+                 hosts/<host>/  a host's private files: sshd config and log, a guest's disks
     <root>/made.json            what was made on this machine outside <root> for all labs
 
 `root` is /var/lib/fleetmark-lab for root, and below the user's state directory otherwise.
