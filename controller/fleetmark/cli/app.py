@@ -62,6 +62,7 @@ _add(
         "plan": prepare.plan,
         "check": hosts.check,
         "provision": hosts.provision,
+        "restore": hosts.restore,
     },
 )
 _add(

@@ -1,7 +1,8 @@
-"""The verbs that look at hosts and make them ready: check, provision."""
+"""The verbs that look at hosts, make them ready and take that back: check, provision, restore."""
 
 import dataclasses
 import json
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
@@ -11,10 +12,11 @@ from rich.console import Console
 from rich.table import Table
 
 from fleetmark import channel, conduct
-from fleetmark.cli import deploy, prepare
+from fleetmark.cli import deploy, disks, prepare
 from fleetmark.cli.interrupts import interruptible
 from fleetmark.conduct import HostLook
 from fleetmark.errors import ConfigError
+from fleetmark.plan import Disk
 from fleetmark.provision import HostProgress, ProvisionResult
 
 _NEGATIVE = 1
@@ -102,43 +104,137 @@ def _print_looks(looks: dict[str, HostLook]) -> None:
             )
 
 
+LimitOption = Annotated[
+    str, typer.Option("--limit", help="only these hosts or groups, separated by commas")
+]
+ResultsOption = Annotated[Path, typer.Option("--results", help="where Ansible's evidence is kept")]
+CheckOption = Annotated[
+    bool, typer.Option("--check", help="show what would change, change nothing")
+]
+
+
 def provision(
     context: typer.Context,
     experiment: prepare.ExperimentArgument,
     inventory: prepare.InventoryOption = "",
-    results: Annotated[
-        Path, typer.Option("--results", help="where Ansible's evidence is kept")
-    ] = Path("results"),
-    dry: Annotated[
-        bool, typer.Option("--check", help="show what would change, change nothing")
-    ] = False,
+    results: ResultsOption = Path("results"),
+    dry: CheckOption = False,
+    limit: LimitOption = "",
+    tags: Annotated[
+        str,
+        typer.Option(
+            "--tags",
+            help="only these kinds of work: tuning (cpu, limits, time_sync, nvme, filesystem,"
+            " monitoring), dbms, agent, builds",
+        ),
+    ] = "",
+    confirm_wipe: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--confirm-wipe", metavar="HOST:SERIAL", help="all that is on this disk may be lost"
+        ),
+    ] = None,
     as_json: prepare.JsonOption = False,
 ) -> int:
-    """Make the hosts of an experiment ready: DBMS packages, load agent, facts.
+    """Make the hosts of an experiment ready: tuning, disks, DBMS packages, load agent, facts.
 
-    `run` does this by itself. One bad host does not stop the others; run it again to finish.
+    `run` does this by itself. Disks are shown with their contents before anything is changed; one
+    that holds anything is refused unless it is named. One bad host does not stop the others; run
+    it again to finish.
 
     Example: fleetmark provision my-first.yaml -i inventory.yml --check
     """
     prepared = _on_real_hosts(prepare.prepare(experiment, _option(context, inventory)))
     assert prepared.inventory is not None
+    plan = dataclasses.replace(
+        prepared.plan, confirm_wipe=disks.consents(prepared, confirm_wipe or [])
+    )
     console = Console(stderr=as_json, highlight=False)
-    directory = results / f"provision-{datetime.now(UTC):%Y%m%dT%H%M%SZ}"
-
-    def show(progress: HostProgress) -> None:
-        if line := deploy.line(progress):
-            console.print(line, markup=False)
-
-    what = deploy.Deployment(prepared.plan, prepared.inventory, directory, check=dry)
+    what = deploy.Deployment(
+        plan,
+        prepared.inventory,
+        results / f"provision-{datetime.now(UTC):%Y%m%dT%H%M%SZ}",
+        check=dry,
+        hosts=_limited(prepared, limit),
+        tags=tuple(part.strip() for part in tags.split(",") if part.strip()),
+    )
     with interruptible() as interrupts:
-        result = deploy.deploy(what, show, interrupts.stop)
+        found = deploy.look_at_disks(what, interrupts.stop) if disks.concerned(what) else []
+        if found and not as_json:
+            disks.show(console, found)
+        result = deploy.deploy(what, _shower(console), interrupts.stop)
     if as_json:
-        hosts = {name: dataclasses.asdict(host) for name, host in result.hosts.items()}
-        typer.echo(json.dumps({"status": result.status, "hosts": hosts}, indent=1))
+        typer.echo(json.dumps(_result_json(result, found), indent=1))
     else:
         _print_result(console, result, dry)
     result.require_all()
     return 0
+
+
+def restore(
+    context: typer.Context,
+    experiment: prepare.ExperimentArgument,
+    inventory: prepare.InventoryOption = "",
+    results: ResultsOption = Path("results"),
+    dry: CheckOption = False,
+    limit: LimitOption = "",
+    as_json: prepare.JsonOption = False,
+) -> int:
+    """Take the tuning of hosts back to what it was before the first provisioning.
+
+    CPU and memory policy, scheduler and read-ahead, limits and services. File systems, packages
+    and the agent stay.
+
+    Example: fleetmark restore my-first.yaml -i inventory.yml --limit db
+    """
+    prepared = _on_real_hosts(prepare.prepare(experiment, _option(context, inventory)))
+    assert prepared.inventory is not None
+    console = Console(stderr=as_json, highlight=False)
+    what = deploy.Deployment(
+        prepared.plan,
+        prepared.inventory,
+        results / f"restore-{datetime.now(UTC):%Y%m%dT%H%M%SZ}",
+        check=dry,
+        hosts=_limited(prepared, limit),
+    )
+    with interruptible() as interrupts:
+        result = deploy.restore(what, _shower(console), interrupts.stop)
+    if as_json:
+        typer.echo(json.dumps(_result_json(result, []), indent=1))
+    else:
+        _print_result(console, result, dry)
+    result.require_all()
+    return 0
+
+
+def _shower(console: Console) -> Callable[[HostProgress], None]:
+    def show(progress: HostProgress) -> None:
+        if line := deploy.line(progress):
+            console.print(line, markup=False)
+
+    return show
+
+
+def _limited(prepared: prepare.Prepared, limit: str) -> tuple[str, ...]:
+    """The hosts that --limit names; empty means all."""
+    names: list[str] = []
+    for word in (part.strip() for part in limit.split(",")):
+        members = prepared.fleet.groups.get(word, [word] if word in prepared.fleet.hosts else [])
+        if word and not members:
+            raise ConfigError(f"--limit: {word!r} is neither a group nor a host of the inventory")
+        names += members
+    chosen = tuple(name for name in prepared.plan.hosts if name in names)
+    if limit and not chosen:
+        raise ConfigError("--limit leaves no host of the experiment")
+    return chosen
+
+
+def _result_json(result: ProvisionResult, found: list[Disk]) -> dict[str, object]:
+    return {
+        "status": result.status,
+        "hosts": {name: dataclasses.asdict(host) for name, host in result.hosts.items()},
+        "disks": [dataclasses.asdict(disk) for disk in found],
+    }
 
 
 def _print_result(console: Console, result: ProvisionResult, dry: bool) -> None:

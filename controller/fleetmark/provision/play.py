@@ -8,6 +8,7 @@ that no task arguments and no censored results come along.
 import contextlib
 import dataclasses
 import os
+import shlex
 import shutil
 import sys
 import tempfile
@@ -38,7 +39,8 @@ class Provisioning:
 
     `directory` is `provision/<phase>/` of the run directory. `variables` are extra variables
     (see `variables`). `check` changes nothing on the hosts and reports what would change.
-    `playbook` is one of ours by name, or any by its absolute path.
+    `playbook` is one of ours by name, or any by its absolute path. With `tags` only the tasks
+    that have one of them are done.
     """
 
     inventory: Path
@@ -47,6 +49,7 @@ class Provisioning:
     variables: Mapping[str, Any] = field(default_factory=dict)
     check: bool = False
     playbook: str = "provision.yml"
+    tags: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -165,7 +168,7 @@ def _arguments(work: Provisioning, private: Path) -> dict[str, Any]:
         "limit": ",".join(work.hosts),
         "extravars": dict(work.variables),
         "forks": min(len(work.hosts), _MOST_FORKS),
-        "cmdline": "--check" if work.check else None,
+        "cmdline": " ".join(_options(work)) or None,
         "quiet": True,
         "settings": {"idle_timeout": _IDLE_TIMEOUT_SECONDS, "pexpect_timeout": 1},
         "envvars": {
@@ -181,6 +184,11 @@ def _arguments(work: Provisioning, private: Path) -> dict[str, Any]:
             "ANSIBLE_NOCOLOR": "True",
         },
     }
+
+
+def _options(work: Provisioning) -> list[str]:
+    tags = ["--tags", shlex.quote(",".join(work.tags))] if work.tags else []
+    return [*(["--check"] if work.check else []), *tags]
 
 
 @contextlib.contextmanager
