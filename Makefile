@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 SHELL := /bin/bash
 
-.PHONY: demo test test-unit test-fleet lab-test lint bench lock clean host-packages test-packages test-agent-3.9
+.PHONY: demo test test-unit test-fleet lab-test build-test lint bench lock clean host-packages test-packages test-agent-3.9
 
 # What pip installed is stamped, so that a second `make` starts at once.
 .venv/installed: pyproject.toml requirements.lock
@@ -36,6 +36,10 @@ test-fleet: .venv/installed test-packages
 # Virtual machines for many minutes.
 lab-test: .venv/installed test-packages
 	FLEETMARK_LAB_TEST=1 $(BIN)/python -m pytest tests/lab
+
+# Compiles MariaDB and, as far as an hour allows, MySQL.
+build-test: .venv/installed test-packages
+	FLEETMARK_BUILD_TEST=1 $(BIN)/python -m pytest -s tests/build
 
 # The agent's code on a real Python 3.9; skips with a word where no such root can be made.
 test-agent-3.9: .venv/installed
