@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 from fleetmark import store
 from fleetmark.errors import ResultError
 from fleetmark.tables import counters, evidence, schema, series, steps
+from fleetmark.tables.arrow import to_arrow
 from fleetmark.tables.raw import PlannedTrial, RawStep, planned_trials, raw_steps
 from fleetmark.tables.schema import Row
 
@@ -28,7 +29,7 @@ def build(run: store.RunDirectory) -> Path:
     rows = _rows(run)
     for table in schema.ALL.values():
         buffer = io.BytesIO()
-        pq.write_table(schema.to_arrow(table, rows[table.name]), buffer, compression="zstd")
+        pq.write_table(to_arrow(table, rows[table.name]), buffer, compression="zstd")
         store.write_atomic(run.tables / f"{table.name}.parquet", buffer.getvalue())
     # Last, so that a build that was cut off is built again.
     stamp = {"version": 1, "schema": schema.SCHEMA_VERSION, "raw": before}
