@@ -5,6 +5,7 @@ workloads   name + parameters -> steps
 tuning      what an experiment asks of its hosts; the contract that follows
 experiment  YAML -> Experiment
 inventory   Ansible inventory -> hosts and groups
+builds      a build -> its record on a host, its engines, its role variables; pure
 plan        both -> ordered trials; pure
 store       run directory: names, atomic write, checksums
 ledger      append-only record of what happened; source of resume

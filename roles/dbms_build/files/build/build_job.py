@@ -157,7 +157,7 @@ def _work(work: Work) -> None:
         "jobs": jobs(work.spec),
         "compiler": _first_line(["c++", "--version"]),
         "cmake": _first_line(["cmake", "--version"]),
-        "ccache": {key: after[key] - before[key] for key in after} if after else None,
+        "ccache": ({key: after[key] - before[key] for key in after} if before and after else None),
         "without_network": bool(work.offline),
         "work_bytes": _disk_bytes(work.place.directory),
         "installed_bytes": _disk_bytes(work.prefix),

@@ -85,7 +85,7 @@ def first_error(log: str) -> Tuple[str, List[str]]:
 
 
 def _context(lines: List[str], number: int) -> List[str]:
-    context = []
+    context: List[str] = []
     for line in lines[number : number + _CONTEXT_LINES]:
         if context and progress(line):
             break
