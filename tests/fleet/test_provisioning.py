@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -146,12 +147,18 @@ def test_bad_hosts_are_named_with_their_reason_and_the_others_are_ready(
     assert caught.value.exit_code == 3
 
 
-def test_a_stopped_run_leaves_no_process_and_no_directory(stage: Stage) -> None:
+def test_a_stopped_run_leaves_no_process_and_no_directory(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A directory of its own: other runs on this machine have theirs in the usual one. Its name
+    # is short since Ansible keeps sockets there.
+    own = Path(tempfile.mkdtemp(prefix="p", dir="/tmp"))
+    monkeypatch.setattr(tempfile, "tempdir", str(own))
     stop = threading.Event()
     private: list[str] = []
 
     def stop_at_once(_: HostProgress) -> None:
-        found = [path for path in Path("/tmp").glob("fm-*/cp") if path.is_dir()]
+        found = [path for path in own.glob("fm-*/cp") if path.is_dir()]
         private.extend(str(path.parent) for path in found)
         stop.set()
 
@@ -164,6 +171,7 @@ def test_a_stopped_run_leaves_no_process_and_no_directory(stage: Stage) -> None:
     status = json.loads((work.directory / "status.json").read_text())
     assert status["status"] == "canceled"
     assert "ended before" in status["hosts"]["db1"]["message"]
+    own.rmdir()
 
 
 INTERRUPTED = """
