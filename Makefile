@@ -39,6 +39,7 @@ lab-test: .venv/installed test-packages
 
 # Compiles MariaDB and, as far as an hour allows, MySQL.
 build-test: .venv/installed test-packages
+	scripts/install-host-packages --for-builds
 	FLEETMARK_BUILD_TEST=1 $(BIN)/python -m pytest -s tests/build
 
 # The agent's code on a real Python 3.9; skips with a word where no such root can be made.
