@@ -192,6 +192,7 @@ class GrowingRun:
             threads=2,
             operations=operations,
             rows=rows,
+            statements=operations,
             errors={},
             retries=0,
             reconnects=0,
@@ -199,6 +200,9 @@ class GrowingRun:
             last_event=T0 + t + HOST_CLOCK_AHEAD_SECONDS[host],
             service=pairs,
             response=pairs,
+            **dict.fromkeys(
+                ("service_sum_us", "service_max_us", "response_sum_us", "response_max_us"), 0.0
+            ),
         )
 
     def end_journal(self, t: float, step: str, host: str, trial: str = TRIAL) -> None:

@@ -67,6 +67,18 @@ def read_json(path: Path) -> Any:
         raise ResultError(f"{path} is not JSON: {error}") from None
 
 
+def read_versioned(path: Path) -> dict[str, Any]:
+    """Read a JSON document of the run and refuse a version that this program does not know."""
+    document = read_json(path)
+    found = document.get("version") if isinstance(document, dict) else None
+    if found != FORMAT_VERSION:
+        raise ResultError(
+            f"{path} has format version {found!r}, this program reads {FORMAT_VERSION}",
+            next_step="read it with the version of fleetmark that wrote it (see run.json)",
+        )
+    return dict(document)
+
+
 def sha256_of(path: Path) -> str:
     """The SHA-256 of a file, as hex."""
     with path.open("rb") as handle:

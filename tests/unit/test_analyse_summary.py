@@ -6,18 +6,18 @@ import pytest
 import synthetic_run
 from synthetic_run import Options
 
-from fleetmark import tables
 from fleetmark.analyse.comparison import compare
 from fleetmark.analyse.latency import curve, percentiles_us
 from fleetmark.analyse.repeats import estimate
 from fleetmark.analyse.summary import Summary, relative, summarise
+from fleetmark.tables.build import open_tables
 from fleetmark_agent import histogram
 
 DW1, DW0 = "db1.mariadb.dw1", "db1.mariadb.dw0"
 
 
 def _summary(path: Path, options: Options) -> Summary:
-    opened = tables.open_tables(synthetic_run.write(path, options))
+    opened = open_tables(synthetic_run.write(path, options))
     (summary,) = summarise(opened.rows("trials"), opened.rows("steps"))
     return summary
 

@@ -8,9 +8,10 @@ import pytest
 import synthetic_run
 from synthetic_run import Options
 
-from fleetmark import store, tables
+from fleetmark import store
 from fleetmark.report.compose import compose
 from fleetmark.report.document import Document, Listing, Section, Table
+from fleetmark.tables.build import build, open_tables
 
 STAMP = {
     "version": 1,
@@ -38,8 +39,8 @@ def _with_facts(run: store.RunDirectory, facts: dict[str, Any]) -> Section:
     for path in run.path.glob("trials/*/trial.json"):
         document = json.loads(path.read_text())
         path.write_text(json.dumps({**document, "build_facts": facts}))
-    tables.build(run)
-    document: Document = compose(tables.open_tables(run))
+    build(run)
+    document: Document = compose(open_tables(run))
     return next(s for s in document.sections if s.title == "Builds")
 
 

@@ -8,17 +8,18 @@ import pytest
 import synthetic_run
 from synthetic_run import Options
 
-from fleetmark import report, store, tables
+from fleetmark import report, store
 from fleetmark.analyse.tones import Tone
 from fleetmark.report import figures
 from fleetmark.report.compose import compose
 from fleetmark.report.document import Cell, Document, Notebook, Table
+from fleetmark.tables.build import open_tables
 
 DW0_TRIAL = "db1.mariadb.dw0.insert_benchmark.r1"
 
 
 def _compose(path: Path, options: Options) -> Document:
-    return compose(tables.open_tables(synthetic_run.write(path, options)))
+    return compose(open_tables(synthetic_run.write(path, options)))
 
 
 def _table(document: Document, table_id: str) -> Table:
@@ -164,7 +165,7 @@ def test_a_trial_that_broke_off_keeps_its_columns(tmp_path: Path) -> None:
     store.write_json(run.trial(DW0_TRIAL) / "trial.json", {**document, "state": "failed"})
     for step in ("06-qr100", "07-qp100"):
         shutil.rmtree(run.trial(DW0_TRIAL) / step)
-    composed = compose(tables.open_tables(run))
+    composed = compose(open_tables(run))
     assert not composed.complete
     assert f"trial {DW0_TRIAL}: failed; never began: qr100, qp100" in composed.partial_because
     cell = _cell(_table(composed, "absolute-1"), "db1.mariadb.dw0", "qp100")
@@ -186,7 +187,7 @@ def test_a_changed_file_is_named_at_the_top(tmp_path: Path) -> None:
     run = synthetic_run.write(tmp_path, Options(query_rates=(100,), configs=("dw1",)))
     facts = run.host("load1") / "facts.json"
     facts.write_text(facts.read_text().replace("Example CPU 9000", "Example CPU 9001"))
-    composed = compose(tables.open_tables(run))
+    composed = compose(open_tables(run))
     assert composed.state == "damaged"
     assert not composed.complete
     assert "damaged: hosts/load1/facts.json: checksum differs" in composed.partial_because

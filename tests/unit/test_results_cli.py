@@ -102,7 +102,7 @@ def test_export_writes_a_csv_for_each_table(run: store.RunDirectory, tmp_path: P
     found = {(r["config"], r["name"]): float(r["throughput"] or 0) for r in rows}
     assert found["dw1", "l.i0"] == pytest.approx(4_000, rel=0.001)
     assert len(rows) == 14
-    assert len(list((tmp_path / "csv").glob("*.csv"))) == 14
+    assert len(list((tmp_path / "csv").glob("*.csv"))) == 15
 
 
 def test_report_prints_both_paths(run: store.RunDirectory) -> None:

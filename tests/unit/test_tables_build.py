@@ -8,8 +8,9 @@ import pytest
 import synthetic_run
 from synthetic_run import DISK, SERVER_CPU, Options
 
-from fleetmark import store, tables
+from fleetmark import ledger, store
 from fleetmark.errors import ResultError
+from fleetmark.tables.build import RunTables, build, ensure, open_tables, read
 from fleetmark.tables.schema import ALL, Row
 
 TRIAL = "db1.mariadb.dw1.insert_benchmark.r1"
@@ -22,15 +23,15 @@ def _one(rows: list[Row], **wanted: object) -> Row:
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> tables.RunTables:
+def run(tmp_path_factory: pytest.TempPathFactory) -> RunTables:
     options = Options(
         slow_inserts={("dw1", "qr500"): 0.8, ("dw0", "qr500"): 0.96},
         taints=((TRIAL, "06-qr100", "start_error", "load2 began late"),),
     )
-    return tables.open_tables(synthetic_run.write(tmp_path_factory.mktemp("r"), options))
+    return open_tables(synthetic_run.write(tmp_path_factory.mktemp("r"), options))
 
 
-def test_every_table_has_the_declared_columns_with_units(run: tables.RunTables) -> None:
+def test_every_table_has_the_declared_columns_with_units(run: RunTables) -> None:
     for name, table in ALL.items():
         schema = pq.read_schema(run.run.tables / f"{name}.parquet")
         assert schema.names == table.names
@@ -42,7 +43,7 @@ def test_throughput_is_counted_over_the_overlap_only(tmp_path: Path) -> None:
     # load2 begins two seconds late; each host does 1/2 of 12,000 rows at an even pace in 6 s,
     # so while both run they do 2,000 a second together; over 8 s of wall time it is 1,500.
     late = Options(configs=("dw1",), late={"load2": 2.0}, rows_i0=3_000)
-    opened = tables.open_tables(synthetic_run.write(tmp_path, late))
+    opened = open_tables(synthetic_run.write(tmp_path, late))
     step = _one(opened.rows("steps"), name="l.i0")
     assert step["throughput_basis"] == "overlap"
     assert step["overlap_seconds"] == pytest.approx(4.0, abs=0.001)
@@ -64,8 +65,8 @@ def test_overlap_is_found_from_the_journals_when_the_step_has_not_ended(tmp_path
         journal = run.step(TRIAL, "01-l.i0", host) / "journal.jsonl"
         journal.write_text("".join(journal.read_text().splitlines(keepends=True)[:12]))
     path.unlink()
-    tables.build(run)
-    step = _one(tables.read(run, "steps"), step="01-l.i0")
+    build(run)
+    step = _one(read(run, "steps"), step="01-l.i0")
     assert step["partial"] is True
     assert step["state"] == "missing"
     assert "the step did not end" in step["partial_because"]
@@ -74,7 +75,7 @@ def test_overlap_is_found_from_the_journals_when_the_step_has_not_ended(tmp_path
     assert step["throughput"] == pytest.approx(2_000, rel=0.05)
 
 
-def test_histograms_of_two_load_hosts_are_merged_by_adding(run: tables.RunTables) -> None:
+def test_histograms_of_two_load_hosts_are_merged_by_adding(run: RunTables) -> None:
     rows = [
         r
         for r in run.rows("histograms")
@@ -96,7 +97,7 @@ def test_histograms_of_two_load_hosts_are_merged_by_adding(run: tables.RunTables
     assert stream["response_p50_us"] <= stream["response_p99_us"] <= stream["response_max_us"]
 
 
-def test_sla_is_judged_over_the_real_duration(run: tables.RunTables) -> None:
+def test_sla_is_judged_over_the_real_duration(run: RunTables) -> None:
     # All rows arrive in the end, but in 7.5 s instead of 6.
     slow = _one(run.rows("steps"), config="dw1", name="qr500")
     assert slow["sla_rate_per_second"] == 2_000
@@ -109,14 +110,14 @@ def test_sla_is_judged_over_the_real_duration(run: tables.RunTables) -> None:
     assert _one(run.rows("steps"), config="dw1", name="l.i0")["sla_met"] is None
 
 
-def test_index_build_is_total_over_wall_time(run: tables.RunTables) -> None:
+def test_index_build_is_total_over_wall_time(run: RunTables) -> None:
     step = _one(run.rows("steps"), trial=TRIAL, name="l.x")
     assert step["throughput_basis"] == "step"
     assert step["rows"] == 24_000
     assert step["throughput"] == pytest.approx(24_000 / 1.5004, rel=1e-4)
 
 
-def test_counters_have_the_published_denominators(run: tables.RunTables) -> None:
+def test_counters_have_the_published_denominators(run: RunTables) -> None:
     load = _one(run.rows("counters"), trial=TRIAL, name="l.i0")
     assert load["per"] == "rows"
     assert load["cpu_us_per_operation"] == pytest.approx(2.0 / 4_000 * 1e6, rel=0.001)
@@ -140,7 +141,7 @@ def test_counters_have_the_published_denominators(run: tables.RunTables) -> None
     assert query["disk"] == DISK
 
 
-def test_series_add_up_to_the_totals_on_one_clock(run: tables.RunTables) -> None:
+def test_series_add_up_to_the_totals_on_one_clock(run: RunTables) -> None:
     rows = [r for r in run.rows("series") if (r["trial"], r["name"]) == (TRIAL, "qr100")]
     total = _one(run.rows("streams"), trial=TRIAL, name="qr100", stream="query", host="")
     merged = [r for r in rows if r["stream"] == "query" and not r["host"]]
@@ -156,7 +157,7 @@ def test_series_add_up_to_the_totals_on_one_clock(run: tables.RunTables) -> None
 
 def test_a_host_that_sent_nothing_makes_the_step_partial_and_unjudged(tmp_path: Path) -> None:
     lost = Options(lost_journals=((TRIAL, "06-qr100", "load2"),))
-    opened = tables.open_tables(synthetic_run.write(tmp_path, lost))
+    opened = open_tables(synthetic_run.write(tmp_path, lost))
     step = _one(opened.rows("steps"), trial=TRIAL, name="qr100")
     assert step["partial"] is True
     assert step["partial_because"] == "nothing from load2"
@@ -164,7 +165,7 @@ def test_a_host_that_sent_nothing_makes_the_step_partial_and_unjudged(tmp_path: 
     assert _one(opened.rows("steps"), trial=TRIAL, name="qp100")["partial"] is False
 
 
-def test_taints_stand_with_their_step_and_trial(run: tables.RunTables) -> None:
+def test_taints_stand_with_their_step_and_trial(run: RunTables) -> None:
     (taint,) = run.rows("taints")
     assert (taint["trial"], taint["step"], taint["kind"]) == (TRIAL, "06-qr100", "start_error")
     assert _one(run.rows("steps"), trial=TRIAL, name="qr100")["taints"] == "start_error"
@@ -172,7 +173,7 @@ def test_taints_stand_with_their_step_and_trial(run: tables.RunTables) -> None:
     assert _one(run.rows("trials"), trial=TRIAL)["taints"] == 1
 
 
-def test_variables_keep_what_was_asked_and_what_differs(run: tables.RunTables) -> None:
+def test_variables_keep_what_was_asked_and_what_differs(run: RunTables) -> None:
     rows = run.rows("variables")
     asked = _one(rows, trial=TRIAL, variable="innodb_doublewrite")
     assert (asked["asked"], asked["effective"], asked["differs"]) == ("ON", "ON", True)
@@ -180,7 +181,7 @@ def test_variables_keep_what_was_asked_and_what_differs(run: tables.RunTables) -
     assert (other["asked"], other["differs"]) == (None, False)
 
 
-def test_facts_are_flat_and_unknown_ones_are_null(run: tables.RunTables) -> None:
+def test_facts_are_flat_and_unknown_ones_are_null(run: RunTables) -> None:
     facts = {r["fact"]: r["value"] for r in run.rows("facts") if r["host"] == "load1"}
     assert facts["cpu.model"] == "Example CPU 9000"
     assert facts["cpu.smt_active"] == "no"
@@ -189,23 +190,44 @@ def test_facts_are_flat_and_unknown_ones_are_null(run: tables.RunTables) -> None
     assert facts[f"disks.{DISK}.model"] == "Example SSD"
 
 
-def test_rebuilding_gives_equal_rows_and_is_skipped_while_fresh(run: tables.RunTables) -> None:
-    before = {name: tables.read(run.run, name) for name in ALL}
+def test_rebuilding_gives_equal_rows_and_is_skipped_while_fresh(run: RunTables) -> None:
+    before = {name: read(run.run, name) for name in ALL}
     stamp = (run.run.tables / "stamp.json").stat().st_mtime_ns
-    tables.ensure(run.run)
+    ensure(run.run)
     assert (run.run.tables / "stamp.json").stat().st_mtime_ns == stamp
-    tables.build(run.run)
-    assert {name: tables.read(run.run, name) for name in ALL} == before
+    build(run.run)
+    assert {name: read(run.run, name) for name in ALL} == before
     assert store.verify_sums(run.run)[1] == []
 
 
 def test_changed_raw_files_are_built_anew(tmp_path: Path) -> None:
     run = synthetic_run.write(tmp_path)
-    tables.ensure(run)
+    ensure(run)
     document = json.loads((run.trial(TRIAL) / "trial.json").read_text())
     document["taints"] = [{"step": "", "kind": "contract", "text": "governor"}]
     store.write_json(run.trial(TRIAL) / "trial.json", document)
-    assert tables.open_tables(run).rows("taints")[0]["text"] == "governor"
+    assert open_tables(run).rows("taints")[0]["text"] == "governor"
+
+
+def test_of_several_attempts_the_last_one_counts(tmp_path: Path) -> None:
+    run = synthetic_run.write(tmp_path, Options(configs=("dw1",)))
+    first, second = run.trial(TRIAL), run.trial(f"{TRIAL}.a2")
+    document = json.loads((first / "trial.json").read_text())
+    first.rename(second)
+    store.write_json(second / "trial.json", {**document, "attempt": 2})
+    lost = {"step": "", "kind": "partial", "text": "the host was lost"}
+    store.write_json(first / "trial.json", {**document, "state": "failed", "taints": [lost]})
+    book = ledger.Ledger(run.ledger)
+    for attempt, directory in enumerate((first.name, second.name), 1):
+        book.append("trial_started", trial=directory, attempt=attempt)
+        book.append("taint", trial=directory, step="01-l.i0", kind="sla", text=f"try {attempt}")
+    book.close()
+    opened = open_tables(run)
+    (trial,) = opened.rows("trials")
+    assert (trial["trial"], trial["attempt"], trial["state"]) == (TRIAL, 2, "ok")
+    step = _one(opened.rows("steps"), step="01-l.i0")
+    assert (step["state"], step["throughput"]) == ("ok", pytest.approx(4_000, rel=0.001))
+    assert [t["text"] for t in opened.rows("taints")] == ["try 2"]
 
 
 def test_an_unknown_version_is_refused_with_the_file(tmp_path: Path) -> None:
@@ -213,4 +235,4 @@ def test_an_unknown_version_is_refused_with_the_file(tmp_path: Path) -> None:
     path = run.trial(TRIAL) / "01-l.i0" / "step.json"
     path.write_text(path.read_text().replace('"version": 1', '"version": 9'))
     with pytest.raises(ResultError, match=r"step\.json has format version 9"):
-        tables.build(run)
+        build(run)

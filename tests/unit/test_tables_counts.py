@@ -3,6 +3,7 @@
 import pytest
 
 from fleetmark.tables.counts import Point, StreamRun, Window, at, overlap_of, within
+from fleetmark.tables.journals import StreamEnd
 
 LINE = (Point(10.0, 0, 0), Point(12.0, 100, 1000), Point(13.0, 100, 1000), Point(15.0, 300, 3000))
 
@@ -33,8 +34,7 @@ def test_window_gets_its_share_of_the_intervals_that_it_cuts() -> None:
 
 
 def _run(host: str, first: float, last: float) -> StreamRun:
-    return StreamRun(
-        host=host,
+    totals = StreamEnd(
         stream="insert",
         threads=1,
         operations=10,
@@ -43,16 +43,16 @@ def _run(host: str, first: float, last: float) -> StreamRun:
         errors={},
         retries=0,
         reconnects=0,
-        points=(Point(first, 0, 0), Point(last, 10, 10)),
+        first_event=first,
+        last_event=last,
         service={},
         response={},
         service_sum_us=0.0,
         service_max_us=0.0,
         response_sum_us=0.0,
         response_max_us=0.0,
-        partial=False,
-        records=(),
     )
+    return StreamRun(host, totals, (Point(first, 0, 0), Point(last, 10, 10)), False, ())
 
 
 def test_overlap_begins_with_the_last_and_ends_with_the_first() -> None:

@@ -342,7 +342,7 @@ def test_the_expected_end_counts_down_to_the_rest_of_the_plan(
 def test_another_format_version_is_refused(run: GrowingRun, watcher: RunWatcher) -> None:
     text = run.directory.run_json.read_text()
     run.directory.run_json.write_text(text.replace('"version": 1', '"version": 9'))
-    with pytest.raises(ResultError, match="version 1"):
+    with pytest.raises(ResultError, match="version 9, this program reads 1"):
         watcher.poll()
 
 

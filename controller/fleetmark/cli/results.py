@@ -12,7 +12,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from fleetmark import report as reporting
-from fleetmark import store, tables
+from fleetmark import store
 from fleetmark.analyse.comparison import Comparison
 from fleetmark.analyse.comparison import compare as compare_summaries
 from fleetmark.analyse.summary import summarise
@@ -20,7 +20,7 @@ from fleetmark.analyse.tones import of_ratio
 from fleetmark.errors import ResultError
 from fleetmark.report.figures import MISSING, duration, moment, number, parse_moment, ratio
 from fleetmark.tables import query
-from fleetmark.tables.raw import versioned
+from fleetmark.tables.build import count_taints, open_tables
 
 __all__ = ["compare", "report", "results_app"]
 
@@ -77,7 +77,7 @@ def compare(
     found = [store.find(results, run) for run in runs]
     summaries = []
     for directory in found:
-        opened = tables.open_tables(directory)
+        opened = open_tables(directory)
         lines = summarise(opened.rows("trials"), opened.rows("steps"))
         summaries.append((directory.run_id, lines))
     comparisons = compare_summaries(summaries)
@@ -164,9 +164,9 @@ def list_runs(results: ResultsOption = _RESULTS, as_json: JsonOption = False) ->
 
 
 def _line(run: store.RunDirectory) -> dict[str, Any]:
-    document = versioned(run.run_json)
+    document = store.read_versioned(run.run_json)
     started, ended = parse_moment(document.get("started")), parse_moment(document.get("ended"))
-    plan = versioned(run.plan_json) if run.plan_json.is_file() else {"trials": []}
+    plan = store.read_versioned(run.plan_json) if run.plan_json.is_file() else {"trials": []}
     return {
         "run": run.run_id,
         "experiment": document["experiment"],
@@ -174,7 +174,7 @@ def _line(run: store.RunDirectory) -> dict[str, Any]:
         "started": document.get("started"),
         "duration_seconds": (ended - started).total_seconds() if started and ended else None,
         "trials": len(plan["trials"]),
-        "taints": tables.count_taints(run),
+        "taints": count_taints(run),
         "path": str(run.path.resolve()),
     }
 
@@ -188,7 +188,7 @@ def show(
     Example: fleetmark results show latest
     """
     directory = store.find(results, run)
-    opened = tables.open_tables(directory)
+    opened = open_tables(directory)
     line = _line(directory)
     if as_json:
         whole = {**line, "steps": opened.rows("steps"), "taint_list": opened.rows("taints")}

@@ -154,11 +154,12 @@ def _conduct(session: Session, what: Conduct) -> RunOutcome:
 
 def _report(session: Session, directory: RunDirectory) -> list[Path]:
     """Tables and report. Whatever goes wrong here, the run itself is stored already."""
-    from fleetmark import report, tables  # noqa: PLC0415 (slow to import, and used at the end)
+    from fleetmark import report  # noqa: PLC0415 (slow to import, and used at the end)
+    from fleetmark.tables.build import build  # noqa: PLC0415 (as above)
 
     session.say("building tables and report")
     try:
-        tables.build(directory)
+        build(directory)
         return report.write(directory)
     except Exception as error:
         session.say(f"the report could not be made: {type(error).__name__}: {error}")

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from fleetmark import store
-from fleetmark.tables import open_tables
+from fleetmark.tables.build import open_tables
 
 __all__ = ["write"]
 

@@ -3,20 +3,20 @@
 import statistics
 from collections.abc import Sequence
 
+from fleetmark import store
 from fleetmark.analyse.summary import Summary, relative
 from fleetmark.report import details, evidence, summaries
 from fleetmark.report.context import Context, open_context
 from fleetmark.report.document import Document, Verdict
 from fleetmark.report.figures import duration, moment, parse_moment, ratio
-from fleetmark.tables import RunTables
-from fleetmark.tables.raw import versioned
+from fleetmark.tables.build import RunTables
 from fleetmark.tables.steps import NEVER_BEGAN
 
 
 def compose(tables: RunTables) -> Document:
     """Put the report together. Raises ResultError on damaged files."""
     run = tables.run
-    document, plan = versioned(run.run_json), versioned(run.plan_json)
+    document, plan = store.read_versioned(run.run_json), store.read_versioned(run.plan_json)
     context = open_context(tables, document, plan)
     sections = [
         *summaries.sections(context),

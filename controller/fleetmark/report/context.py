@@ -9,7 +9,7 @@ from fleetmark.analyse.summary import Measured, Summary, row_label, summarise
 from fleetmark.analyse.tones import Tone
 from fleetmark.report.document import Cell, Notebook
 from fleetmark.report.figures import MISSING, percent
-from fleetmark.tables import RunTables
+from fleetmark.tables.build import RunTables
 from fleetmark.tables.schema import Row
 from fleetmark.tables.steps import NEVER_BEGAN
 

@@ -19,6 +19,7 @@ from fleetmark.report.document import (
 )
 from fleetmark.report.figures import milliseconds, number, ratio, whole
 from fleetmark.tables.schema import Row
+from fleetmark_agent.shm import ERROR_WORDS
 
 _COUNTERS = (
     ("cpu_us_per_operation", "cpu/o", "us", "us + sy of the whole database host"),
@@ -31,7 +32,6 @@ _COUNTERS = (
     ("write_kb_per_insert", "wKB/i", "KB", "written to storage for each inserted row"),
     ("fsyncs_per_insert", "fsync/i", "", "fsyncs of data and redo log for each inserted row"),
 )
-_ERROR_KINDS = ("deadlock", "lock_wait", "connection", "commit_unknown", "other")
 _SHORTEST_SECOND = 0.9
 """A second of which less was observed is left out of the charts: its rate would mislead."""
 
@@ -284,7 +284,7 @@ def _counters(
 
 def _errors(context: Context, summary: Summary, step: str, table_id: str) -> Block:
     streams = context.of_step("streams", summary.workload, step)
-    counted = (*(f"errors_{kind}" for kind in _ERROR_KINDS), "retries", "reconnects")
+    counted = (*(f"errors_{kind}" for kind in ERROR_WORDS), "retries", "reconnects")
     if not any(r[name] for r in streams for name in counted):
         return Paragraph("No errors, no retries, no reconnects.")
     lines = []

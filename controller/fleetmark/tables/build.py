@@ -13,7 +13,8 @@ from fleetmark import store
 from fleetmark.errors import ResultError
 from fleetmark.tables import counters, evidence, schema, series, steps
 from fleetmark.tables.arrow import to_arrow
-from fleetmark.tables.raw import PlannedTrial, RawStep, planned_trials, raw_steps
+from fleetmark.tables.planned import PlannedTrial
+from fleetmark.tables.raw import RawStep, planned_trials, raw_steps
 from fleetmark.tables.schema import Row
 
 _STAMP = "stamp.json"

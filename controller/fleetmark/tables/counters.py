@@ -75,8 +75,8 @@ def counter_row(step: StepRuns) -> Row | None:
 def _window(step: StepRuns) -> Window | None:
     """The overlap; the whole step where counts are too few to be cut at a moment."""
     runs = step.of(step.raw.plan.measure_stream)
-    threads = sum(r.threads for r in runs)
-    operations = sum(r.operations for r in runs)
+    threads = sum(r.totals.threads for r in runs)
+    operations = sum(r.totals.operations for r in runs)
     if threads and operations < MINIMUM_OPERATIONS_PER_THREAD * threads:
         wall = step.wall_seconds
         return Window(step.t0, step.t0 + wall) if step.t0 is not None and wall else None
@@ -151,7 +151,7 @@ def _client_columns(step: StepRuns, window: Window) -> Row:
     """CPU of the load processes over all that they did; the busiest load host's CPU."""
     plan = step.raw.plan
     runs = step.of(plan.measure_stream)
-    done = sum(r.rows if plan.measure == "rows" else r.operations for r in runs)
+    done = sum(r.totals.rows if plan.measure == "rows" else r.totals.operations for r in runs)
     used = [
         h.journal.ended["load_cpu_seconds"]
         for h in step.raw.hosts

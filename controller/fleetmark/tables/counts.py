@@ -8,8 +8,9 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from fleetmark.tables.journals import ERROR_KINDS, HostJournal, LoadRecord, StreamEnd
+from fleetmark.tables.journals import HostJournal, LoadRecord, StreamEnd
 from fleetmark_agent import histogram
+from fleetmark_agent.shm import ERROR_WORDS
 
 
 @dataclass(frozen=True)
@@ -38,27 +39,19 @@ class Window:
 class StreamRun:
     """One stream on one host over a whole step.
 
-    `partial` says that its end is missing: totals are those of the last record that came.
+    `partial` says that its end is missing: totals are those of the records that came.
     """
 
     host: str
-    stream: str
-    threads: int
-    operations: int
-    rows: int
-    statements: int
-    errors: dict[str, int]
-    retries: int
-    reconnects: int
+    totals: StreamEnd
     points: tuple[Point, ...]
-    service: histogram.Sparse
-    response: histogram.Sparse
-    service_sum_us: float
-    service_max_us: float
-    response_sum_us: float
-    response_max_us: float
     partial: bool
     records: tuple[LoadRecord, ...] = field(repr=False)
+
+    @property
+    def stream(self) -> str:
+        """The stream's name."""
+        return self.totals.stream
 
     @property
     def first_event(self) -> float | None:
@@ -78,72 +71,42 @@ def stream_runs(host: str, journal: HostJournal) -> list[StreamRun]:
     runs = []
     for name in names:
         records = tuple(r for r in journal.loads if r.stream == name)
-        end = ends.get(name)
-        runs.append(_complete(host, end, records) if end else _cut_off(host, name, records))
+        totals = ends.get(name) or _so_far(records)
+        runs.append(StreamRun(host, totals, _points(totals, records), name not in ends, records))
     return runs
 
 
-def _complete(host: str, end: StreamEnd, records: tuple[LoadRecord, ...]) -> StreamRun:
-    points: list[Point] = []
-    if end.first_event is not None and end.last_event is not None:
-        points.append(Point(end.first_event, 0.0, 0.0))
-        points += [
-            Point(r.t, r.total_operations, r.total_rows)
-            for r in records
-            if end.first_event < r.t < end.last_event
-        ]
-        points.append(Point(max(end.last_event, end.first_event), end.operations, end.rows))
-    return StreamRun(
-        host=host,
-        stream=end.stream,
-        threads=end.threads,
-        operations=end.operations,
-        rows=end.rows,
-        statements=end.statements,
-        errors=end.errors,
-        retries=end.retries,
-        reconnects=end.reconnects,
-        points=tuple(points),
-        service=end.service,
-        response=end.response,
-        service_sum_us=end.service_sum_us,
-        service_max_us=end.service_max_us,
-        response_sum_us=end.response_sum_us,
-        response_max_us=end.response_max_us,
-        partial=False,
-        records=records,
-    )
+def _points(totals: StreamEnd, records: Sequence[LoadRecord]) -> tuple[Point, ...]:
+    """The counts from the first event to the last one, none when there was no event."""
+    first, last = totals.first_event, totals.last_event
+    if first is None or last is None:
+        return ()
+    between = (Point(r.t, r.total_operations, r.total_rows) for r in records if first < r.t < last)
+    end = Point(max(last, first), totals.operations, totals.rows)
+    return (Point(first, 0.0, 0.0), *between, end)
 
 
-def _cut_off(host: str, name: str, records: tuple[LoadRecord, ...]) -> StreamRun:
-    first = next((r.first_event for r in records if r.first_event is not None), None)
-    points = [Point(first, 0.0, 0.0)] if first is not None else []
-    points += [
-        Point(r.t, r.total_operations, r.total_rows)
-        for r in records
-        if first is not None and r.t > first
-    ]
+def _so_far(records: Sequence[LoadRecord]) -> StreamEnd:
+    """What is known of a stream whose end is missing; statements are not, and stay 0."""
     service = histogram.merge(r.service for r in records)
     response = histogram.merge(r.response for r in records)
-    return StreamRun(
-        host=host,
-        stream=name,
+    return StreamEnd(
+        stream=records[0].stream,
         threads=0,
         operations=records[-1].total_operations,
         rows=records[-1].total_rows,
         statements=0,
-        errors={k: sum(r.errors[k] for r in records) for k in ERROR_KINDS},
-        retries=0,
-        reconnects=0,
-        points=tuple(points),
+        errors={k: sum(r.errors[k] for r in records) for k in ERROR_WORDS},
+        retries=sum(r.retries for r in records),
+        reconnects=sum(r.reconnects for r in records),
+        first_event=next((r.first_event for r in records if r.first_event is not None), None),
+        last_event=records[-1].t,
         service=service,
         response=response,
         service_sum_us=_estimated_sum_us(service),
         service_max_us=histogram.highest_us(service),
         response_sum_us=_estimated_sum_us(response),
         response_max_us=histogram.highest_us(response),
-        partial=True,
-        records=records,
     )
 
 

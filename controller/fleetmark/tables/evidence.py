@@ -4,9 +4,10 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from fleetmark import store
+from fleetmark import ledger, store
 from fleetmark.errors import ResultError
-from fleetmark.tables.raw import PlannedTrial, facts, ledger, trial_document, versioned
+from fleetmark.tables.planned import PlannedTrial
+from fleetmark.tables.raw import facts, trial_document
 from fleetmark.tables.schema import TRIALS, Row
 
 _CONTRACT = re.compile(r"^contract-(?P<trial>.+)-(?P<moment>before|after)\.json$")
@@ -15,18 +16,19 @@ _CONTRACT = re.compile(r"^contract-(?P<trial>.+)-(?P<moment>before|after)\.json$
 def taint_rows(run: store.RunDirectory, trials: Sequence[PlannedTrial]) -> list[Row]:
     """Every taint once, whether a step, a trial or the ledger tells of it."""
     by_id = {trial.id: trial for trial in trials}
+    by_directory = {trial.directory: trial for trial in trials}
     found: dict[tuple[str, str, str, str], None] = {}
     for trial in trials:
-        for taint in (trial_document(run, trial.id) or {}).get("taints") or []:
+        for taint in (trial_document(run, trial) or {}).get("taints") or []:
             found[(trial.id, taint.get("step") or "", taint["kind"], taint["text"])] = None
         for step in trial.steps:
-            path = run.trial(trial.id) / step.directory / "step.json"
-            for taint in (versioned(path) if path.is_file() else {}).get("taints") or []:
+            path = run.trial(trial.directory) / step.directory / "step.json"
+            for taint in (store.read_versioned(path) if path.is_file() else {}).get("taints") or []:
                 found[(trial.id, step.directory, taint["kind"], taint["text"])] = None
-    for record in ledger(run):
-        if record["event"] == "taint" and record.get("trial") in by_id:
-            key = (record["trial"], record.get("step") or "", record["kind"], record["text"])
-            found[key] = None
+    for record in ledger.read(run.ledger):
+        if record["event"] == "taint" and record.get("trial") in by_directory:
+            trial_id = by_directory[record["trial"]].id
+            found[(trial_id, record.get("step") or "", record["kind"], record["text"])] = None
     return [
         {**by_id[trial].key, "step": step, "kind": kind, "text": text}
         for trial, step, kind, text in found
@@ -35,7 +37,7 @@ def taint_rows(run: store.RunDirectory, trials: Sequence[PlannedTrial]) -> list[
 
 def trial_row(run: store.RunDirectory, trial: PlannedTrial, taints: Sequence[Row]) -> Row:
     """The row of a trial; one that never began has state `missing`."""
-    document = trial_document(run, trial.id) or {}
+    document = trial_document(run, trial) or {}
     instance = document.get("instance") or {}
     stop = document.get("stop") or {}
     row: Row = dict.fromkeys(TRIALS.names)
@@ -75,7 +77,7 @@ def build_rows(run: store.RunDirectory, trials: Sequence[PlannedTrial]) -> list[
     """What each build was made of on each database host, once, with the version it told."""
     rows: dict[tuple[str, str, str], Row] = {}
     for trial in trials:
-        document = trial_document(run, trial.id) or {}
+        document = trial_document(run, trial) or {}
         found = document.get("build_facts")
         if not found:
             continue
@@ -115,11 +117,11 @@ def variable_rows(run: store.RunDirectory, trials: Sequence[PlannedTrial]) -> li
     rows: list[Row] = []
     seen: dict[str, set[str | None]] = {}
     for trial in trials:
-        path = run.trial(trial.id) / "variables.json"
+        path = run.trial(trial.directory) / "variables.json"
         if not path.is_file():
             continue
         effective = _effective(path)
-        document = trial_document(run, trial.id) or {}
+        document = trial_document(run, trial) or {}
         asked = asked_variables(document.get("rendered_config") or "")
         mismatches = (document.get("instance") or {}).get("mismatches") or []
         changed = {str(m["name"]).lower(): m for m in mismatches}
@@ -169,7 +171,7 @@ def contract_rows(run: store.RunDirectory) -> tuple[list[Row], list[Row]]:
         name = _CONTRACT.match(path.name)
         if name is None:
             raise ResultError(f"{path}: not named contract-<trial>-before.json or -after.json")
-        document = versioned(path)
+        document = store.read_versioned(path)
         key = {"host": path.parent.name, "trial": name["trial"], "moment": name["moment"]}
         found = document["deviations"]
         checks.append(

@@ -1,12 +1,16 @@
-"""The journal of one job on one host -> records with checked fields, on the controller's clock."""
+"""The journal of one job on one host -> records with checked fields, on the controller's clock.
 
+`parse` reads a whole journal; who follows a growing one reads record by record with `load_record`
+and `stream_end`.
+"""
+
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from fleetmark.errors import ResultError
 from fleetmark_agent import histogram, journal
-
-ERROR_KINDS = ("deadlock", "lock_wait", "connection", "commit_unknown", "other")
+from fleetmark_agent.shm import ERROR_WORDS
 
 
 @dataclass(frozen=True)
@@ -16,11 +20,15 @@ class LoadRecord:
     t: float
     stream: str
     interval_seconds: float
+    threads: int
     operations: int
     rows: int
     errors: dict[str, int]
+    retries: int
+    reconnects: int
     service: histogram.Sparse
     response: histogram.Sparse
+    lag_seconds: float
     total_operations: int
     total_rows: int
     first_event: float | None
@@ -28,7 +36,7 @@ class LoadRecord:
 
 @dataclass(frozen=True)
 class StreamEnd:
-    """The whole step of one stream. Events are on the controller's clock, null if none."""
+    """The whole step of one stream. Events are null if there were none."""
 
     stream: str
     threads: int
@@ -116,9 +124,9 @@ def parse(data: bytes, where: str, offset_seconds: float) -> HostJournal:
 def _add(parsed: HostJournal, record: dict[str, Any], offset: float) -> None:
     kind = record["kind"]
     if kind == journal.LOAD:
-        parsed.loads.append(_load(record, offset))
+        parsed.loads.append(load_record(record, offset))
     elif kind == journal.STREAM_END:
-        parsed.ends.append(_stream_end(record, offset))
+        parsed.ends.append(stream_end(record, offset))
     elif kind == journal.HOST:
         parsed.host_samples.append(_host(record, offset))
     elif kind == journal.DBMS:
@@ -133,29 +141,38 @@ def _moment(value: Any, offset: float) -> float | None:
 
 
 def _errors(value: dict[str, Any]) -> dict[str, int]:
-    unknown = set(value) - set(ERROR_KINDS)
+    unknown = set(value) - set(ERROR_WORDS)
     if unknown:
         raise ValueError(f"unknown kind of error {sorted(unknown)[0]!r}")
-    return {kind: int(value.get(kind, 0)) for kind in ERROR_KINDS}
+    return {kind: int(value.get(kind, 0)) for kind in ERROR_WORDS}
 
 
-def _load(record: dict[str, Any], offset: float) -> LoadRecord:
+def load_record(record: Mapping[str, Any], offset: float) -> LoadRecord:
+    """A `load` record. Raises KeyError, TypeError or ValueError for what is missing or wrong.
+
+    `offset` is host clock minus the clock that times are wanted on, in seconds.
+    """
     return LoadRecord(
         t=float(record["t"]) - offset,
         stream=str(record["stream"]),
         interval_seconds=float(record["interval_seconds"]),
+        threads=int(record["threads"]),
         operations=int(record["operations"]),
         rows=int(record["rows"]),
         errors=_errors(record["errors"]),
+        retries=int(record["retries"]),
+        reconnects=int(record["reconnects"]),
         service=histogram.from_pairs(record["service"]),
         response=histogram.from_pairs(record["response"]),
+        lag_seconds=float(record["lag_seconds"]),
         total_operations=int(record["total_operations"]),
         total_rows=int(record["total_rows"]),
         first_event=_moment(record["first_event"], offset),
     )
 
 
-def _stream_end(record: dict[str, Any], offset: float) -> StreamEnd:
+def stream_end(record: Mapping[str, Any], offset: float) -> StreamEnd:
+    """A `stream_end` record; offset and errors as those of `load_record`."""
     return StreamEnd(
         stream=str(record["stream"]),
         threads=int(record["threads"]),

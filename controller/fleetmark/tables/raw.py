@@ -1,83 +1,14 @@
-"""The files of a run directory -> what was planned and what each host delivered."""
+"""The files of a run directory -> what each host delivered of what was planned."""
 
-import json
+import dataclasses
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from fleetmark import store
-from fleetmark.errors import ResultError
+from fleetmark import ledger, store
 from fleetmark.tables.journals import HostJournal, parse
-from fleetmark.tables.schema import Row
+from fleetmark.tables.planned import PlannedStep, PlannedTrial, read_plan
 from fleetmark_agent import journal
-
-_KNOWN_VERSIONS = (1,)
-
-
-@dataclass(frozen=True)
-class PlannedSla:
-    """The rate in rows a second that a stream must reach."""
-
-    stream: str
-    rate_per_second: float
-    minimum_ratio: float
-
-
-@dataclass(frozen=True)
-class PlannedStep:
-    """A step as planned. `defining` are the streams that decide when it ends."""
-
-    directory: str
-    index: int
-    name: str
-    kind: str
-    measure_stream: str
-    measure: str
-    sla: PlannedSla | None
-    defining: tuple[str, ...]
-    load_hosts: int
-
-    @property
-    def write_stream(self) -> str:
-        """The stream whose rows are the inserts of the step."""
-        return self.sla.stream if self.sla else self.measure_stream
-
-
-@dataclass(frozen=True)
-class PlannedTrial:
-    """A trial as planned."""
-
-    id: str
-    target: str
-    build: str
-    config: str
-    workload: str
-    repeat: int
-    db: str
-    load: tuple[str, ...]
-    steps: tuple[PlannedStep, ...]
-
-    @property
-    def key(self) -> Row:
-        """The columns that name this trial in every table."""
-        return {
-            "trial": self.id,
-            "target": self.target,
-            "build": self.build,
-            "config": self.config,
-            "workload": self.workload,
-            "repeat": self.repeat,
-        }
-
-    def step_key(self, step: PlannedStep) -> Row:
-        """The columns that name one of its steps in every table."""
-        return {
-            **self.key,
-            "step": step.directory,
-            "step_index": step.index,
-            "name": step.name,
-        }
 
 
 @dataclass(frozen=True)
@@ -107,71 +38,28 @@ class RawStep:
         return float(value) if value is not None else None
 
 
-def versioned(path: Path) -> Any:
-    """Read a JSON document and refuse a version that this program does not know."""
-    document = store.read_json(path)
-    if not isinstance(document, dict) or document.get("version") not in _KNOWN_VERSIONS:
-        found = document.get("version") if isinstance(document, dict) else None
-        raise ResultError(
-            f"{path} has format version {found!r}, this program reads {_KNOWN_VERSIONS[-1]}",
-            next_step="read it with the version of fleetmark that wrote it (see run.json)",
-        )
-    return document
-
-
 def planned_trials(run: store.RunDirectory) -> list[PlannedTrial]:
-    """All trials of plan.json, in order. Raises ResultError when the plan cannot be read."""
-    document = versioned(run.plan_json)
-    try:
-        targets = {t["name"]: (t["db"], tuple(t["load"])) for t in document["targets"]}
-        return [_trial(trial, targets) for trial in document["trials"]]
-    except (KeyError, TypeError) as error:
-        raise ResultError(f"{run.plan_json}: {error} is missing or malformed") from None
+    """All trials of a run, in order, each as the last attempt at it that was begun.
+
+    Raises ResultError when plan or ledger cannot be read.
+    """
+    begun = ledger.trial_states(ledger.read(run.ledger))
+    return [
+        dataclasses.replace(trial, attempt=begun[trial.id].attempts) if trial.id in begun else trial
+        for trial in read_plan(run.plan_json).trials.values()
+    ]
 
 
-def _trial(data: dict[str, Any], targets: dict[str, tuple[str, tuple[str, ...]]]) -> PlannedTrial:
-    db, load = targets[data["target"]]
-    return PlannedTrial(
-        id=data["id"],
-        target=data["target"],
-        build=data["build"],
-        config=data["config"],
-        workload=data["workload"],
-        repeat=data["repeat"],
-        db=db,
-        load=load,
-        steps=tuple(_step(step, index) for index, step in enumerate(data["steps"], 1)),
-    )
-
-
-def _step(data: dict[str, Any], index: int) -> PlannedStep:
-    sla = data.get("sla")
-    streams = [stream for load in data["loads"] for stream in load["streams"]]
-    return PlannedStep(
-        directory=data["directory"],
-        index=index,
-        name=data["name"],
-        kind=data["kind"],
-        measure_stream=data["measure_stream"],
-        measure=data["measure"],
-        sla=PlannedSla(sla["stream"], sla["rate_per_second"], sla["minimum_ratio"])
-        if sla
-        else None,
-        defining=tuple(dict.fromkeys(s["name"] for s in streams if s["defining"])),
-        load_hosts=len(data["loads"]),
-    )
-
-
-def trial_document(run: store.RunDirectory, trial: str) -> dict[str, Any] | None:
+def trial_document(run: store.RunDirectory, trial: PlannedTrial) -> dict[str, Any] | None:
     """trial.json, or null when the trial has not begun."""
-    path = run.trial(trial) / "trial.json"
-    return versioned(path) if path.is_file() else None
+    path = run.trial(trial.directory) / "trial.json"
+    return store.read_versioned(path) if path.is_file() else None
 
 
 def facts(run: store.RunDirectory, host: str) -> dict[str, Any] | None:
     """facts.json of a host, or null when it was never asked."""
     path = run.host(host) / "facts.json"
-    return versioned(path) if path.is_file() else None
+    return store.read_versioned(path) if path.is_file() else None
 
 
 def raw_steps(run: store.RunDirectory, trial: PlannedTrial) -> Iterator[RawStep]:
@@ -181,12 +69,12 @@ def raw_steps(run: store.RunDirectory, trial: PlannedTrial) -> Iterator[RawStep]
     """
     device = (((facts(run, trial.db) or {}).get("data")) or {}).get("device") or ""
     for step in trial.steps:
-        directory = run.trial(trial.id) / step.directory
+        directory = run.trial(trial.directory) / step.directory
         if not directory.is_dir():
             yield RawStep(trial, step, None, (), device)
             continue
         path = directory / "step.json"
-        document = versioned(path) if path.is_file() else None
+        document = store.read_versioned(path) if path.is_file() else None
         proofs = (document or {}).get("hosts") or {}
         hosts = tuple(
             RawHost(name, role, proofs.get(name) or {}, _journal(run, trial, step, name, proofs))
@@ -213,23 +101,8 @@ def _journal(
     host: str,
     proofs: dict[str, Any],
 ) -> HostJournal | None:
-    path = run.step(trial.id, step.directory, host) / journal.JOURNAL_NAME
+    path = run.step(trial.directory, step.directory, host) / journal.JOURNAL_NAME
     if not path.is_file():
         return None
     offset = float((proofs.get(host) or {}).get("offset_seconds") or 0.0)
     return parse(path.read_bytes(), str(path), offset)
-
-
-def ledger(run: store.RunDirectory) -> list[dict[str, Any]]:
-    """The whole records of the run's ledger. Raises ResultError naming a damaged line."""
-    if not run.ledger.is_file():
-        return []
-    records = []
-    for number, line in enumerate(journal.split_lines(run.ledger.read_bytes())[0], 1):
-        try:
-            record = json.loads(line)
-            record["event"]
-        except (ValueError, KeyError, TypeError):
-            raise ResultError(f"{run.ledger}:{number}: not a record of the ledger") from None
-        records.append(record)
-    return records

@@ -77,7 +77,7 @@ def _row(key: Row, second: float, data: _Second, maxima: tuple[float, float]) ->
 
 def _maxima(runs: Iterable[StreamRun]) -> tuple[float, float]:
     runs = list(runs)
-    return max(r.service_max_us for r in runs), max(r.response_max_us for r in runs)
+    return max(r.totals.service_max_us for r in runs), max(r.totals.response_max_us for r in runs)
 
 
 def series_rows(step: StepRuns) -> list[Row]:

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from fleetmark.tables.counts import StreamRun, Window, overlap_of, stream_runs, within
-from fleetmark.tables.journals import ERROR_KINDS
 from fleetmark.tables.raw import RawStep
 from fleetmark.tables.schema import Row
 from fleetmark_agent import histogram
+from fleetmark_agent.shm import ERROR_WORDS
 
 MINIMUM_OPERATIONS_PER_THREAD = 10
 """Below this a thread's count jumps too rarely to be cut at a moment (an index build is one
@@ -101,11 +101,11 @@ def latencies(
 
 def _merged_latencies(runs: Sequence[StreamRun]) -> Row:
     return latencies(
-        histogram.merge(r.service for r in runs),
-        histogram.merge(r.response for r in runs),
+        histogram.merge(r.totals.service for r in runs),
+        histogram.merge(r.totals.response for r in runs),
         (
-            max((r.service_max_us for r in runs), default=0.0),
-            max((r.response_max_us for r in runs), default=0.0),
+            max((r.totals.service_max_us for r in runs), default=0.0),
+            max((r.totals.response_max_us for r in runs), default=0.0),
         ),
     )
 
@@ -137,18 +137,18 @@ def _measured(step: StepRuns) -> Row:
     plan = step.raw.plan
     runs = step.of(plan.measure_stream)
     by_rows = plan.measure == "rows"
-    total = sum(r.rows if by_rows else r.operations for r in runs)
+    total = sum(r.totals.rows if by_rows else r.totals.operations for r in runs)
     whole = _per_second(total, step.wall_seconds)
     row: Row = {
-        "operations": sum(r.operations for r in runs),
-        "rows": sum(r.rows for r in runs),
+        "operations": sum(r.totals.operations for r in runs),
+        "rows": sum(r.totals.rows for r in runs),
         "step_throughput": whole,
         "throughput": None,
         "throughput_basis": None,
     }
     if not runs:
         return row
-    threads = sum(r.threads for r in runs)
+    threads = sum(r.totals.threads for r in runs)
     too_few = threads and row["operations"] < MINIMUM_OPERATIONS_PER_THREAD * threads
     if too_few or step.window is None or not step.window.seconds:
         return {**row, "throughput": whole, "throughput_basis": "step"}
@@ -166,7 +166,7 @@ def _sla(step: StepRuns) -> Row:
     runs = step.of(plan.write_stream)
     lasts = [r.last_event for r in runs if r.last_event is not None]
     seconds = max(lasts) - step.t0 if lasts and step.t0 is not None else None
-    inserts = _per_second(sum(r.rows for r in runs), seconds)
+    inserts = _per_second(sum(r.totals.rows for r in runs), seconds)
     row: Row = {
         "write_stream": plan.write_stream,
         "inserts_per_second": inserts,
@@ -217,9 +217,9 @@ def step_row(step: StepRuns, taints: Sequence[Row]) -> Row:
         "overlap_share": stored.get("share", _share(step)),
         **_sla(step),
         **_merged_latencies(step.of(plan.measure_stream)),
-        "errors": sum(sum(r.errors.values()) for r in step.runs),
-        "retries": sum(r.retries for r in step.runs),
-        "reconnects": sum(r.reconnects for r in step.runs),
+        "errors": sum(sum(r.totals.errors.values()) for r in step.runs),
+        "retries": sum(r.totals.retries for r in step.runs),
+        "reconnects": sum(r.totals.reconnects for r in step.runs),
         "start_error_seconds": _worst([h.proof.get("start_error_seconds") for h in raw.hosts]),
         "clock_bound_seconds": _worst([h.proof.get("offset_bound_seconds") for h in raw.hosts]),
         "load_cpu_seconds": sum(cpu) if cpu else None,
@@ -238,28 +238,28 @@ def _stream_row(step: StepRuns, stream: str, host: str, runs: Sequence[StreamRun
     operations, rows = sum(i[0] for i in inside), sum(i[1] for i in inside)
     firsts = [r.first_event for r in runs if r.first_event is not None]
     lasts = [r.last_event for r in runs if r.last_event is not None]
-    count = sum(histogram.count_of(r.service) for r in runs)
+    count = sum(histogram.count_of(r.totals.service) for r in runs)
     t0 = step.t0 or 0.0
     seconds = window.seconds if window else None
     return {
         **step.raw.trial.step_key(step.raw.plan),
         "stream": stream,
         "host": host,
-        "threads": sum(r.threads for r in runs),
-        "operations": sum(r.operations for r in runs),
-        "rows": sum(r.rows for r in runs),
-        "statements": sum(r.statements for r in runs),
-        **{f"errors_{k}": sum(r.errors[k] for r in runs) for k in ERROR_KINDS},
-        "retries": sum(r.retries for r in runs),
-        "reconnects": sum(r.reconnects for r in runs),
+        "threads": sum(r.totals.threads for r in runs),
+        "operations": sum(r.totals.operations for r in runs),
+        "rows": sum(r.totals.rows for r in runs),
+        "statements": sum(r.totals.statements for r in runs),
+        **{f"errors_{k}": sum(r.totals.errors[k] for r in runs) for k in ERROR_WORDS},
+        "retries": sum(r.totals.retries for r in runs),
+        "reconnects": sum(r.totals.reconnects for r in runs),
         "first_event_second": min(firsts) - t0 if firsts else None,
         "last_event_second": max(lasts) - t0 if lasts else None,
         "overlap_operations": operations if window else None,
         "overlap_rows": rows if window else None,
         "operations_per_second": _per_second(operations, seconds),
         "rows_per_second": _per_second(rows, seconds),
-        "service_mean_us": sum(r.service_sum_us for r in runs) / count if count else None,
-        "response_mean_us": sum(r.response_sum_us for r in runs) / count if count else None,
+        "service_mean_us": sum(r.totals.service_sum_us for r in runs) / count if count else None,
+        "response_mean_us": sum(r.totals.response_sum_us for r in runs) / count if count else None,
         **_merged_latencies(runs),
         "partial": any(r.partial for r in runs) or bool(step.missing_hosts),
     }
@@ -279,7 +279,7 @@ def histogram_rows(step: StepRuns) -> list[Row]:
     rows = []
     for stream, host, runs in groups:
         for kind in ("service", "response"):
-            merged = histogram.merge(r.service if kind == "service" else r.response for r in runs)
+            parts = (r.totals.service if kind == "service" else r.totals.response for r in runs)
             rows += [
                 {
                     **step.raw.trial.step_key(step.raw.plan),
@@ -291,7 +291,7 @@ def histogram_rows(step: StepRuns) -> list[Row]:
                     "upper_us": histogram.upper_bound_us(bucket),
                     "count": count,
                 }
-                for bucket, count in histogram.to_pairs(merged)
+                for bucket, count in histogram.to_pairs(histogram.merge(parts))
             ]
     return rows
 

@@ -5,15 +5,18 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from fleetmark.tables.journals import LoadRecord, StreamEnd, load_record, stream_end
 from fleetmark.watch.tail import Tail
 from fleetmark_agent import histogram
 from fleetmark_agent.journal import ENDED, LOAD, RELEASED, STREAM_END, JournalError, decode
 from fleetmark_exporters.snapshot import StreamSnapshot
 
 RECENT_INTERVALS = 60
+_OWN_CLOCK = 0.0
+"""No offset: what is shown of a host is read on its own clock."""
 
 
-class StreamTotals:
+class StreamFollower:
     """One stream of one host: totals of the step, and its last interval."""
 
     def __init__(self, stream: str, host: str) -> None:
@@ -36,34 +39,33 @@ class StreamTotals:
         self.recent: deque[tuple[float, float]] = deque(maxlen=RECENT_INTERVALS)
         """(operations, rows) a second of the last intervals, the oldest first."""
 
-    def add(self, record: Mapping[str, Any]) -> None:
-        """Take in a `load` record: one interval."""
-        service = histogram.from_pairs(record["service"])
-        self.rows = record["total_rows"]
-        self.first_event = record["first_event"]
-        self._operations = record["total_operations"]
-        self._errors.update(record["errors"])
-        self._counts.update(retries=record["retries"], reconnects=record["reconnects"])
-        self._service.update(service)
-        self._response.update(histogram.from_pairs(record["response"]))
-        self._threads = record["threads"]
-        self._lag_seconds = record["lag_seconds"]
-        seconds = record["interval_seconds"] or float("inf")
-        self._operations_per_second = record["operations"] / seconds
-        self._rows_per_second = record["rows"] / seconds
-        self._worst_us = histogram.highest_us(service)
+    def add(self, record: LoadRecord) -> None:
+        """Take in one interval."""
+        self.rows = record.total_rows
+        self.first_event = record.first_event
+        self._operations = record.total_operations
+        self._errors.update(record.errors)
+        self._counts.update(retries=record.retries, reconnects=record.reconnects)
+        self._service.update(record.service)
+        self._response.update(record.response)
+        self._threads = record.threads
+        self._lag_seconds = record.lag_seconds
+        seconds = record.interval_seconds or float("inf")
+        self._operations_per_second = record.operations / seconds
+        self._rows_per_second = record.rows / seconds
+        self._worst_us = histogram.highest_us(record.service)
         self.recent.append((self._operations_per_second, self._rows_per_second))
 
-    def end(self, record: Mapping[str, Any]) -> None:
-        """Take in a `stream_end` record: exact totals of the step, in place of the sums."""
-        self.rows = record["rows"]
-        self.first_event = record["first_event"]
-        self.last_event = record["last_event"]
-        self._operations = record["operations"]
-        self._errors = Counter(record["errors"])
-        self._counts = Counter(retries=record["retries"], reconnects=record["reconnects"])
-        self._service = Counter(histogram.from_pairs(record["service"]))
-        self._response = Counter(histogram.from_pairs(record["response"]))
+    def end(self, totals: StreamEnd) -> None:
+        """Take in the exact totals of the step, in place of the sums."""
+        self.rows = totals.rows
+        self.first_event = totals.first_event
+        self.last_event = totals.last_event
+        self._operations = totals.operations
+        self._errors = Counter(totals.errors)
+        self._counts = Counter(retries=totals.retries, reconnects=totals.reconnects)
+        self._service = Counter(totals.service)
+        self._response = Counter(totals.response)
         self._threads = 0
         self._lag_seconds = 0.0
         self._operations_per_second = self._rows_per_second = self._worst_us = 0.0
@@ -77,7 +79,7 @@ class StreamTotals:
             threads=self._threads,
             operations=self._operations,
             rows=self.rows,
-            errors=dict(self._errors),
+            errors=dict(+self._errors),
             retries=self._counts["retries"],
             reconnects=self._counts["reconnects"],
             service=dict(self._service),
@@ -91,7 +93,7 @@ class StreamTotals:
         )
 
 
-class HostJournal:
+class JournalFollower:
     """Follows one journal. All times in it are of the host's own clock."""
 
     def __init__(self, path: Path, host: str) -> None:
@@ -100,7 +102,7 @@ class HostJournal:
         self._forget()
 
     def _forget(self) -> None:
-        self.streams: dict[str, StreamTotals] = {}
+        self.streams: dict[str, StreamFollower] = {}
         self.released_at: float | None = None
         self.last_load: float | None = None
         self.last_record: float | None = None
@@ -147,14 +149,16 @@ class HostJournal:
             self.released_at = record["at"]
         elif kind == LOAD:
             self.last_load = record["t"]
-            self._stream(record["stream"]).add(record)
+            load = load_record(record, _OWN_CLOCK)
+            self._stream(load.stream).add(load)
         elif kind == STREAM_END:
-            self._stream(record["stream"]).end(record)
+            totals = stream_end(record, _OWN_CLOCK)
+            self._stream(totals.stream).end(totals)
         elif kind == ENDED:
             self.ended = True
 
-    def _stream(self, name: str) -> StreamTotals:
-        return self.streams.setdefault(name, StreamTotals(name, self.host))
+    def _stream(self, name: str) -> StreamFollower:
+        return self.streams.setdefault(name, StreamFollower(name, self.host))
 
     @property
     def start_error_seconds(self) -> float | None:

@@ -2,8 +2,8 @@
 
 from itertools import zip_longest
 
-from fleetmark.watch.journals import HostJournal
-from fleetmark.watch.planned import PlannedStep
+from fleetmark.tables.planned import PlannedStep
+from fleetmark.watch.journals import JournalFollower
 from fleetmark.workloads import Sla
 from fleetmark_exporters.snapshot import SlaSnapshot, SlaState, StepSnapshot
 
@@ -11,7 +11,7 @@ from fleetmark_exporters.snapshot import SlaSnapshot, SlaState, StepSnapshot
 class StepFollower:
     """Follows a released step. `t0` and `ended_at` are of the controller's clock."""
 
-    def __init__(self, planned: PlannedStep, t0: float, journals: list[HostJournal]) -> None:
+    def __init__(self, planned: PlannedStep, t0: float, journals: list[JournalFollower]) -> None:
         self.planned = planned
         self.t0 = t0
         self.ended_at: float | None = None
@@ -46,7 +46,7 @@ class StepFollower:
             return {}
         return {j.host: max(0.0, now - self._heard(j)) for j in self._journals if not j.ended}
 
-    def _heard(self, journal: HostJournal) -> float:
+    def _heard(self, journal: JournalFollower) -> float:
         if journal.last_record is None or journal.released_at is None:
             return self.t0
         # The release is one moment on both clocks, so it gives their offset.

@@ -6,8 +6,8 @@ from typing import Any
 
 from fleetmark.ledger import directory_name
 from fleetmark.store import RunDirectory, read_json
-from fleetmark.watch.journals import HostJournal
-from fleetmark.watch.planned import Planned, PlannedStep, PlannedTrial
+from fleetmark.tables.planned import Planned, PlannedStep, PlannedTrial
+from fleetmark.watch.journals import JournalFollower
 from fleetmark.watch.steps import StepFollower
 from fleetmark_agent.journal import JOURNAL_NAME
 from fleetmark_exporters.snapshot import TargetSnapshot, TrialSnapshot
@@ -69,7 +69,9 @@ class TargetFollower:
         self.steps = [s for s in self.steps if s.planned.name != step.name]
         directory = directory_name(trial.id, attempt)
         journals = [
-            HostJournal(self._directory.step(directory, step.directory, host) / JOURNAL_NAME, host)
+            JournalFollower(
+                self._directory.step(directory, step.directory, host) / JOURNAL_NAME, host
+            )
             for host in self._hosts_of(step)
         ]
         self.steps.append(StepFollower(step, t0, journals))

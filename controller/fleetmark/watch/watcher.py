@@ -10,8 +10,8 @@ from typing import Any
 
 from fleetmark.errors import ResultError
 from fleetmark.ledger import trial_of
-from fleetmark.store import FORMAT_VERSION, RunDirectory, read_json
-from fleetmark.watch.planned import Planned, read_plan
+from fleetmark.store import RunDirectory, read_versioned
+from fleetmark.tables.planned import Planned, read_plan
 from fleetmark.watch.tail import Tail
 from fleetmark.watch.targets import TargetFollower
 from fleetmark_exporters.snapshot import RunSnapshot
@@ -45,7 +45,7 @@ class RunWatcher:
         Raises ResultError when run.json or plan.json is damaged or of an unknown version.
         """
         with self._lock:
-            run = self._run_json()
+            run = read_versioned(self._directory.run_json)
             if self._planned is None and self._directory.plan_json.exists():
                 self._planned = read_plan(self._directory.plan_json)
                 self._targets = {
@@ -58,15 +58,6 @@ class RunWatcher:
             for target in self._targets.values():
                 target.poll(now)
             return self._snapshot(run, now)
-
-    def _run_json(self) -> Mapping[str, Any]:
-        run = read_json(self._directory.run_json)
-        if not isinstance(run, dict) or run.get("version") != FORMAT_VERSION:
-            raise ResultError(
-                f"{self._directory.run_json} is not of version {FORMAT_VERSION}",
-                next_step="use the version of fleetmark that made the run",
-            )
-        return run
 
     def _read_ledger(self, planned: Planned) -> None:
         for line in self._ledger.lines():

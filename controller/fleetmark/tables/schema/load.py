@@ -12,6 +12,7 @@ from fleetmark.tables.schema.column import (
     whole,
     yes_no,
 )
+from fleetmark_agent.shm import ERROR_WORDS
 
 TRIALS = Table(
     "trials",
@@ -77,11 +78,6 @@ STEPS = Table(
     ),
 )
 
-_ERRORS = tuple(
-    whole(f"errors_{kind}")
-    for kind in ("deadlock", "lock_wait", "connection", "commit_unknown", "other")
-)
-
 STREAMS = Table(
     "streams",
     "one stream of a step, on one host and on all together",
@@ -93,7 +89,7 @@ STREAMS = Table(
         whole("operations"),
         whole("rows"),
         whole("statements"),
-        *_ERRORS,
+        *(whole(f"errors_{kind}") for kind in ERROR_WORDS),
         whole("retries"),
         whole("reconnects"),
         real("first_event_second", "s", "since T0"),
