@@ -20,6 +20,7 @@ from ansible.module_utils.fleetmark_disks import Disk, DiskError, same_serial, s
 _EDGE_BYTES = 1 << 20
 _SYSTEM_PLACES = ("/", "/boot", "/boot/efi", "/usr", "/var", "/etc", "/home")
 _TOOL_SECONDS = 60.0
+_TABLES = {"dos", "gpt", "PMBR", "mac", "sun", "sgi", "bsd"}
 
 
 @dataclass(frozen=True)
@@ -219,6 +220,8 @@ def _signatures(device: str) -> List[str]:
 
 def _signature_words(each: Mapping[str, Any]) -> str:
     words = str(each.get("type") or "unknown signature")
+    if words in _TABLES:
+        return "partition table " + words
     if each.get("label"):
         words += " labelled %r" % str(each["label"])
     return words
