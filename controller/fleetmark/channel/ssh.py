@@ -1,5 +1,6 @@
 """A host over SSH: one connection, re-opened when it drops, and one SFTP session on it."""
 
+import logging
 import secrets
 import shlex
 import socket
@@ -26,6 +27,9 @@ _KEEPALIVE_SECONDS = 5
 _CHUNK_BYTES = 1 << 20
 
 T = TypeVar("T")
+
+# It logs what it raises as well, and without a handler Python prints that: tracebacks.
+logging.getLogger("paramiko").addHandler(logging.NullHandler())
 
 
 class SshConversation:
