@@ -8,6 +8,7 @@ inventory   Ansible inventory -> hosts and groups
 builds      a build -> its record on a host, its engines, its role variables; pure
 plan        both -> ordered trials; pure
 store       run directory: names, atomic write, checksums
+archive     a run as one file, and a run from elsewhere taken in
 ledger      append-only record of what happened; source of resume
 processes   finds processes by what they work on, ends them by pid
 bundle      builds the agent's zipapp

@@ -19,7 +19,7 @@ import json
 import os
 import re
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -31,11 +31,17 @@ FORMAT_VERSION = 1
 SUMS_NAME = "SHA256SUMS"
 _DERIVED = ("tables", "report.html", "report.md", SUMS_NAME)
 _RUN_ID = re.compile(r"^\d{8}T\d{6}Z-[0-9a-f]{4}$")
+_SHOWN_DAMAGE = 20
 
 
 def new_run_id(now: datetime | None = None) -> str:
     """An id that sorts by time: `20261201T101500Z-3fa9`."""
     return f"{now or datetime.now(UTC):%Y%m%dT%H%M%SZ}-{secrets.token_hex(2)}"
+
+
+def is_run_id(text: str) -> bool:
+    """Whether a text has the form of a run's id."""
+    return _RUN_ID.fullmatch(text) is not None
 
 
 def write_atomic(path: Path, data: bytes, mode: int = 0o644) -> None:
@@ -174,11 +180,21 @@ def list_runs(results: Path) -> list[RunDirectory]:
     return [RunDirectory(results / n) for n in names if (results / n / "run.json").is_file()]
 
 
+def is_evidence(name: Path) -> bool:
+    """Whether a file, by its name relative to the run, is one that must never change."""
+    return name.parts[0] not in _DERIVED and not name.name.endswith(".tmp")
+
+
+def is_stored(name: Path) -> bool:
+    """Whether a file belongs to what a run is: its evidence, and the checksums of it."""
+    return is_evidence(name) or name == Path(SUMS_NAME)
+
+
 def evidence_files(directory: RunDirectory) -> Iterator[Path]:
     """Every file that must never change, in sorted order, as paths relative to the run."""
     for path in sorted(directory.path.rglob("*")):
         relative = path.relative_to(directory.path)
-        if path.is_file() and relative.parts[0] not in _DERIVED and not path.name.endswith(".tmp"):
+        if path.is_file() and is_evidence(relative):
             yield relative
 
 
@@ -218,3 +234,23 @@ def verify_sums(directory: RunDirectory) -> tuple[int, list[Damage]]:
         if sha256_of(directory.path / name) != expected[name]:
             damage.append(Damage(name, "checksum differs"))
     return len(expected), damage
+
+
+def verify_whole(directory: RunDirectory) -> int:
+    """How many files the checksums stand for. Raises ResultError naming what is damaged."""
+    checked, damage = verify_sums(directory)
+    refuse_damaged(directory.run_id, checked, damage)
+    return checked
+
+
+def refuse_damaged(run_id: str, checked: int, damage: Sequence[Damage]) -> None:
+    """Raise ResultError when there is any damage, naming the first of it."""
+    if damage:
+        lines = [f"{d.path}: {d.problem}" for d in damage[:_SHOWN_DAMAGE]]
+        if left := len(damage) - len(lines):
+            lines.append(f"and {left} more (fleetmark results verify --json lists all)")
+        raise ResultError(
+            f"run {run_id} is damaged: {len(damage)} of {checked} files",
+            evidence="\n".join(lines),
+            next_step="its numbers cannot be trusted; take the run from a copy",
+        )

@@ -105,6 +105,21 @@ def test_export_writes_a_csv_for_each_table(run: store.RunDirectory, tmp_path: P
     assert len(list((tmp_path / "csv").glob("*.csv"))) == 15
 
 
+def test_a_run_goes_out_as_an_archive_and_comes_in_again(
+    run: store.RunDirectory, tmp_path: Path
+) -> None:
+    packed = tmp_path / "run.tar.gz"
+    told = _fleetmark("results", "export", run.path, "--archive", packed)
+    (files,) = [word for word in told.split() if word.isdigit()]
+    there = tmp_path / "there"
+    imported = json.loads(_fleetmark("results", "import", packed, "--results", there, "--json"))
+    path = str(there / run.run_id)
+    assert imported == {"run": run.run_id, "files": int(files), "path": path}
+    assert "all as they were stored" in _fleetmark("results", "verify", path)
+    with pytest.raises(ConfigError, match="already"):
+        _fleetmark("results", "import", packed, "--results", there)
+
+
 def test_report_prints_both_paths(run: store.RunDirectory) -> None:
     paths = _fleetmark("report", run.path).split()
     assert [Path(p).name for p in paths] == ["report.html", "report.md"]

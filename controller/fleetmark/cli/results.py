@@ -2,7 +2,6 @@
 
 import json
 import webbrowser
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,8 +10,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from fleetmark import archive, store
 from fleetmark import report as reporting
-from fleetmark import store
 from fleetmark.analyse.comparison import Comparison
 from fleetmark.analyse.comparison import compare as compare_summaries
 from fleetmark.analyse.summary import summarise
@@ -25,7 +24,8 @@ from fleetmark.tables.build import count_taints, open_tables
 __all__ = ["compare", "report", "results_app"]
 
 results_app = typer.Typer(
-    help="Look at stored runs: list, show, verify, export, ask with SQL.", no_args_is_help=True
+    help="Look at stored runs: list, show, verify, export, import, ask with SQL.",
+    no_args_is_help=True,
 )
 
 RunArgument = Annotated[
@@ -36,7 +36,6 @@ JsonOption = Annotated[bool, typer.Option("--json", help="print JSON for a scrip
 _RESULTS = Path("results")
 _STYLES = {"lower": "yellow", "higher": "blue", "": ""}
 _FILE_WIDTH = 200
-_SHOWN_DAMAGE = 20
 
 
 def _console() -> Console:
@@ -233,34 +232,52 @@ def verify(
     if as_json:
         listed = [{"path": d.path, "problem": d.problem} for d in damage]
         typer.echo(json.dumps({"run": directory.run_id, "files": checked, "damage": listed}))
-    if damage:
-        raise ResultError(
-            f"run {directory.run_id} is damaged: {len(damage)} of {checked} files",
-            evidence=_evidence(damage),
-            next_step="its numbers cannot be trusted; take the run from a copy",
-        )
+    store.refuse_damaged(directory.run_id, checked, damage)
     if not as_json:
         typer.echo(f"{directory.run_id}: {checked} files, all as they were stored")
-
-
-def _evidence(damage: Sequence[store.Damage]) -> str:
-    lines = [f"{d.path}: {d.problem}" for d in damage[:_SHOWN_DAMAGE]]
-    left = len(damage) - len(lines)
-    return "\n".join([*lines, f"and {left} more (--json lists all)"] if left else lines)
 
 
 @results_app.command()
 def export(
     run: RunArgument = "latest",
     to: Annotated[Path, typer.Option("--to", help="directory for the CSV files")] = Path("export"),
+    to_archive: Annotated[
+        Path | None,
+        typer.Option("--archive", help="write the whole run as one .tar.gz instead"),
+    ] = None,
     results: ResultsOption = _RESULTS,
 ) -> None:
-    """Write every table of a run as a CSV file.
+    """Write every table of a run as a CSV file, or the run itself as one archive.
 
-    Example: fleetmark results export latest --to /tmp/csv
+    Example: fleetmark results export latest --archive /tmp/run.tar.gz
     """
-    written = query.export(store.find(results, run), to)
+    directory = store.find(results, run)
+    if to_archive:
+        files = archive.export(directory, to_archive)
+        typer.echo(f"{directory.run_id}: {files} files and their checksums in {to_archive}")
+        return
+    written = query.export(directory, to)
     typer.echo(f"{len(written)} tables in {to}: {', '.join(path.stem for path in written)}")
+
+
+@results_app.command("import")
+def bring_in(
+    path: Annotated[Path, typer.Argument(help="a run's directory, or an archive of one")],
+    results: ResultsOption = _RESULTS,
+    as_json: JsonOption = False,
+) -> None:
+    """Take in a run that was made elsewhere, once every checksum of it is right.
+
+    Example: fleetmark results import /tmp/run.tar.gz
+    """
+    imported = archive.bring_in(path, results)
+    run = imported.run
+    if as_json:
+        whole = {"run": run.run_id, "files": imported.files, "path": str(run.path.resolve())}
+        typer.echo(json.dumps(whole))
+        return
+    typer.echo(f"{run.run_id}: {imported.files} files, all as they were stored, now in {results}")
+    typer.echo(f"its report: fleetmark report {run.run_id}")
 
 
 @results_app.command()
