@@ -1,11 +1,10 @@
 """Client CPU of an operation through the load frame against plain sysbench.
 
 Both run oltp_point_select with the same options, tables and server, in turn; start-up CPU of
-each is measured by runs without work and taken off. Prints the median of the ratios of
+each is measured by runs without work and taken off. The ratio is the median of those of
 neighbouring runs, which see the same noise of the machine.
 """
 
-import os
 import shutil
 import statistics
 import subprocess
@@ -16,6 +15,7 @@ from pathlib import Path
 
 sys.path[:0] = [str(Path(__file__).parent.parent / "tests" / part) for part in ("", "load")]
 
+from _measured import Measured, answer, cpu_seconds, in_turn, spread  # noqa: E402
 from mariadb_server import DATABASE, PASSWORD, USER, Server  # noqa: E402
 from running import Running, connection_to  # noqa: E402
 
@@ -36,15 +36,6 @@ class Cost:
     operations: int
 
 
-def _cpu_of(process: "subprocess.Popen[bytes]") -> float:
-    """Wait for the process; its user + system time in seconds."""
-    _, status, usage = os.wait4(process.pid, 0)
-    process.returncode = os.waitstatus_to_exitcode(status)
-    if process.returncode:
-        raise RuntimeError(f"sysbench ended with {process.returncode}")
-    return usage.ru_utime + usage.ru_stime
-
-
 def plain(server: Server, directory: Path, command: str, *limits: str) -> Cost:
     """One run of the stock script."""
     config = directory / "plain.cnf"
@@ -60,7 +51,7 @@ def plain(server: Server, directory: Path, command: str, *limits: str) -> Cost:
              "oltp_point_select", command],
             stdout=output, stderr=output,
         )  # fmt: skip
-        cpu = _cpu_of(process)
+        cpu = cpu_seconds(process)
     events = [line for line in log.read_text().splitlines() if "total number of events" in line]
     return Cost(cpu, int(events[0].split()[-1]) if events else 0)
 
@@ -78,7 +69,7 @@ def framed(server: Server, directory: Path, seconds: float) -> Cost:
     if not seconds:
         running.telemetry.stop()
     running.release()
-    cpu = _cpu_of(running.process)
+    cpu = cpu_seconds(running.process)
     cost = Cost(cpu, running.stream("event").operations)
     running.telemetry.close()
     shutil.rmtree(directory / "framed")
@@ -90,45 +81,42 @@ def per_operation_us(cost: Cost, start_up_seconds: float) -> float:
     return (cost.cpu_seconds - start_up_seconds) / cost.operations * 1e6
 
 
-def main() -> None:
+def main() -> int:
     """Measure and print."""
     with tempfile.TemporaryDirectory(prefix="fm-bench-") as name:
         directory = Path(name)
         server = Server(directory).create()
         try:
             plain(server, directory, "prepare")
-            measure(server, directory)
+            return answer(measure(server, directory))
         finally:
             server.stop()
 
 
-def measure(server: Server, directory: Path) -> None:
-    """Interleaved rounds; the order within a round alternates."""
-    empty_plain = statistics.median(
-        plain(server, directory, "run", "--time=0", f"--events={THREADS}").cpu_seconds
-        for _ in range(5)
+def measure(server: Server, directory: Path) -> Measured:
+    """CPU of one point select through the frame, against the stock script."""
+    nothing = ("--time=0", f"--events={THREADS}")
+    empty = {
+        "frame": statistics.median(framed(server, directory, 0).cpu_seconds for _ in range(5)),
+        "plain": statistics.median(
+            plain(server, directory, "run", *nothing).cpu_seconds for _ in range(5)
+        ),
+    }
+    whole = ("run", f"--time={SECONDS:g}", "--events=0")
+    costs = in_turn(
+        ROUNDS,
+        {
+            "plain": lambda: per_operation_us(plain(server, directory, *whole), empty["plain"]),
+            "frame": lambda: per_operation_us(framed(server, directory, SECONDS), empty["frame"]),
+        },
     )
-    empty_framed = statistics.median(framed(server, directory, 0).cpu_seconds for _ in range(5))
-    costs: dict[str, list[float]] = {"plain": [], "framed": []}
-    for turn in range(ROUNDS):
-        for which in ("plain", "framed") if turn % 2 else ("framed", "plain"):
-            if which == "plain":
-                cost = plain(server, directory, "run", f"--time={SECONDS:g}", "--events=0")
-                costs[which].append(per_operation_us(cost, empty_plain))
-            else:
-                cost = framed(server, directory, SECONDS)
-                costs[which].append(per_operation_us(cost, empty_framed))
-    for which, values in costs.items():
-        print(
-            f"{which}: {statistics.median(values):.2f} us of client CPU per point select"
-            f" ({min(values):.2f} to {max(values):.2f}, {ROUNDS} runs, {THREADS} threads)"
-        )
-    pairs = zip(costs["framed"], costs["plain"], strict=True)
-    ratios = [framed_us / plain_us for framed_us, plain_us in pairs]
+    ratios = [ours / theirs for ours, theirs in zip(costs["frame"], costs["plain"], strict=True)]
     low, ratio, high = statistics.quantiles(ratios, n=4)
-    print(f"frame_cost ratio {ratio:.3f} (target at most {TARGET}; half of the pairs lie")
-    print(f"between {low:.3f} and {high:.3f})")
+    print(f"client CPU of a point select: plain {spread(costs['plain'])}")
+    print(f"client CPU of a point select: frame {spread(costs['frame'])}")
+    print(f"half of the ratios lie between {low:.3f} and {high:.3f}")
+    return Measured("frame_cost", f"{statistics.median(costs['frame']):.2f} us", ratio, TARGET)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

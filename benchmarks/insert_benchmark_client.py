@@ -6,11 +6,9 @@ transaction, over the same socket, in turn, into an empty table. The Python clie
 taken over its loop alone; the start-up of sysbench is measured and taken off.
 """
 
-import os
 import random
 import shutil
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
@@ -18,6 +16,7 @@ from pathlib import Path
 
 sys.path[:0] = [str(Path(__file__).parent.parent / "tests" / part) for part in ("", "load")]
 
+from _measured import Measured, answer, cpu_seconds, in_turn, spread  # noqa: E402
 from mariadb_server import Server  # noqa: E402
 from running import Running, insert_benchmark  # noqa: E402
 
@@ -41,13 +40,12 @@ def framed_cpu_seconds(server: Server, directory: Path, rows: int) -> float:
         create_table=True,
     )
     running = Running(load, directory / "job").wait_ready().release()
-    _, status, usage = os.wait4(running.process.pid, 0)
-    running.process.returncode = os.waitstatus_to_exitcode(status)
-    if running.process.returncode or running.stream("insert").rows != rows:
+    cpu = cpu_seconds(running.process)
+    if running.stream("insert").rows != rows:
         raise RuntimeError(running.log())
     running.telemetry.close()
     shutil.rmtree(directory / "job")
-    return usage.ru_utime + usage.ru_stime
+    return cpu
 
 
 def python_cpu_seconds(server: Server, rows: int) -> float:
@@ -81,45 +79,42 @@ def python_statement(mixed: str) -> str:
     )
 
 
-def main() -> None:
+def main() -> int:
     """Measure and print."""
     with tempfile.TemporaryDirectory(prefix="fm-bench-") as name:
         server = Server(Path(name)).create()
         try:
-            measure(server, Path(name))
+            return answer(measure(server, Path(name)))
         finally:
             server.stop()
 
 
-def measure(server: Server, directory: Path) -> None:
-    """Interleaved rounds; the order within a round alternates."""
+def measure(server: Server, directory: Path) -> Measured:
+    """CPU of one row through the frame, against the Python client."""
 
     def framed(rows: int) -> float:
         server.query("DROP TABLE IF EXISTS pi1")
         return framed_cpu_seconds(server, directory, rows)
 
+    def python() -> float:
+        server.query("TRUNCATE TABLE pi1")
+        return python_cpu_seconds(server, ROWS)
+
     start_up = statistics.median(framed(ROWS_PER_COMMIT) for _ in range(3))
-    costs: dict[str, list[float]] = {"frame": [], "PyMySQL": []}
-    for turn in range(ROUNDS):
-        for which in ("frame", "PyMySQL") if turn % 2 else ("PyMySQL", "frame"):
-            if which == "frame":
-                seconds = framed(ROWS) - start_up
-            else:
-                server.query("TRUNCATE TABLE pi1")
-                seconds = python_cpu_seconds(server, ROWS)
-            costs[which].append(seconds / ROWS * 1e6)
-    for which, values in costs.items():
-        print(
-            f"{which}: {statistics.median(values):.2f} us of client CPU per row"
-            f" ({min(values):.2f} to {max(values):.2f}, {ROUNDS} runs of {ROWS} rows)"
-        )
+    costs = in_turn(
+        ROUNDS,
+        {
+            "PyMySQL": lambda: python() / ROWS * 1e6,
+            "frame": lambda: (framed(ROWS) - start_up) / ROWS * 1e6,
+        },
+    )
     pairs = zip(costs["frame"], costs["PyMySQL"], strict=True)
-    ratio = statistics.median(frame_us / python_us for frame_us, python_us in pairs)
-    print(f"insert_benchmark_client ratio {ratio:.3f} (target at most {TARGET})")
+    ratio = statistics.median(ours / theirs for ours, theirs in pairs)
+    print(f"client CPU of a row: PyMySQL {spread(costs['PyMySQL'])}")
+    print(f"client CPU of a row: frame {spread(costs['frame'])}")
+    value = f"{statistics.median(costs['frame']):.2f} us"
+    return Measured("insert_benchmark_client", value, ratio, TARGET)
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except subprocess.CalledProcessError as error:
-        sys.exit(f"{error}: {error.stderr!r}")
+    sys.exit(main())

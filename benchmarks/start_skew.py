@@ -2,16 +2,19 @@
 
 Two light hosts with the real agent and sysbench; T0 travels over SSH and by measured clock
 offsets, as in every run. The hosts share this machine's clock, so what is left is what the
-coordination itself adds. Prints median and worst, each also as a ratio to its limit.
+coordination itself adds. A ratio is that of the median, and of the worst, to its limit.
 """
 
 import dataclasses
 import itertools
 import secrets
 import statistics
+import sys
 import tempfile
 import threading
 from pathlib import Path
+
+from _measured import Measured, answer
 
 from fleetmark import bundle, channel, conduct, experiment, inventory, lab, plan, store
 from fleetmark.conduct import Conduct, Patience
@@ -74,7 +77,7 @@ def measure(fleet: inventory.Fleet, directory: Path) -> list[float]:
     return skews
 
 
-def main() -> None:
+def main() -> int:
     """Measure on a lab of its own and print."""
     spec = lab.LabSpec(f"d-{secrets.token_hex(3)}", "light", db=1, load=2)
     with tempfile.TemporaryDirectory(prefix="fm-bench-") as name:
@@ -83,17 +86,16 @@ def main() -> None:
             skews = measure(fleet, Path(name))
         finally:
             lab.down(spec.name)
-    median, worst = statistics.median(skews), max(skews)
-    print(f"start skew of two load hosts over {len(skews)} releases:")
-    for what, value, limit in (
-        ("median", median, MEDIAN_LIMIT_SECONDS),
-        ("worst", worst, WORST_LIMIT_SECONDS),
-    ):
-        print(
-            f"start_skew {what} {value * 1e3:.3f} ms,"
-            f" ratio {value / limit:.3f} (target at most 1: {limit * 1e3:g} ms)"
-        )
+    print(f"start skew of two load hosts over {len(skews)} releases")
+    return answer(
+        _against_limit("median", statistics.median(skews), MEDIAN_LIMIT_SECONDS),
+        _against_limit("worst", max(skews), WORST_LIMIT_SECONDS),
+    )
+
+
+def _against_limit(which: str, seconds: float, limit_seconds: float) -> Measured:
+    return Measured(f"start_skew_{which}", f"{seconds * 1e3:.3f} ms", seconds / limit_seconds, 1.0)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())
