@@ -186,9 +186,7 @@ class InsertBenchmark(Workload):
             deadline_seconds=_deadline(seconds),
         )
 
-    def _query_step(
-        self, shares: list[tuple[int, int]], name: str, query: str, rate: int
-    ) -> Step:
+    def _query_step(self, shares: list[tuple[int, int]], name: str, query: str, rate: int) -> Step:
         loads = []
         for first, count in shares:
             rows_per_second = float(rate * count)
