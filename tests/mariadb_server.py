@@ -5,12 +5,11 @@ import shutil
 import signal
 import socket
 import subprocess
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pymysql
+from waiting import wait_for
 
 USER = "fleetmark"
 PASSWORD = "correct-horse"
@@ -22,18 +21,6 @@ START_SECONDS = 60.0
 def find_server() -> str | None:
     """The path of mariadbd, or None where it is not installed."""
     return shutil.which("mariadbd", path=os.environ.get("PATH", "") + ":/usr/sbin:/usr/local/sbin")
-
-
-def wait_for(condition: Callable[[], Any], seconds: float, what: str) -> Any:
-    """Poll until the condition is true; its value. TimeoutError after the bound."""
-    end = time.monotonic() + seconds
-    while True:
-        value = condition()
-        if value:
-            return value
-        if time.monotonic() > end:
-            raise TimeoutError(f"no {what} within {seconds} s")
-        time.sleep(0.01)
 
 
 def free_port() -> int:
@@ -90,7 +77,7 @@ class Server:
             stdout=log, stderr=log,
         )  # fmt: skip
         log.close()
-        wait_for(self._answers, START_SECONDS, "answer of mariadbd")
+        wait_for(self._answers, "answer of mariadbd", START_SECONDS)
 
     def _answers(self) -> bool:
         assert self._process

@@ -7,10 +7,11 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from waiting import wait_for
 
 from fleetmark_agent import journal
 from fleetmark_agent.job import Connection, Dbms, Job, Load, Samplers, Stream, encode
@@ -21,18 +22,6 @@ SMALL = """innodb_buffer_pool_size=64M
 innodb_log_file_size=32M
 innodb_flush_log_at_trx_commit=0
 """
-
-
-def wait_for(condition: Callable[[], Any], what: str, seconds: float = 20.0) -> Any:
-    """Poll until the condition is true; its value. TimeoutError after the bound."""
-    end = time.monotonic() + seconds
-    while True:
-        value = condition()
-        if value:
-            return value
-        if time.monotonic() > end:
-            raise TimeoutError(f"no {what} within {seconds} s")
-        time.sleep(0.01)
 
 
 class AgentHost:

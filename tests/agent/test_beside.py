@@ -6,7 +6,8 @@ import time
 import urllib.request
 
 import pytest
-from agent_host import PASSWORD, PORTS, counted, insert_load, wait_for
+from agent_host import PASSWORD, PORTS, counted, insert_load
+from waiting import wait_for
 
 from fleetmark_agent.dbms_status import connect
 from fleetmark_agent.job import Connection, Samplers, Settle

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pymysql
 import pytest
-from agent_host import PASSWORD, PORTS, AgentHost, command_lines, running, wait_for
+from agent_host import PASSWORD, PORTS, AgentHost, command_lines, running
+from waiting import wait_for
 
 from fleetmark_agent.dbms_status import connect
 from fleetmark_agent.job import Connection

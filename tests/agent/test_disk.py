@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from agent_host import AgentHost, wait_for
+from agent_host import AgentHost
+from waiting import wait_for
 
 from fleetmark_agent.job import Samplers
 

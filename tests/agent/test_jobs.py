@@ -18,8 +18,8 @@ from agent_host import (
     counted,
     insert_load,
     running,
-    wait_for,
 )
+from waiting import wait_for
 
 from fleetmark_agent import histogram
 from fleetmark_agent.dbms_status import connect

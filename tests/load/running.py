@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from mariadb_server import DATABASE, PASSWORD, USER, Server, wait_for
+from mariadb_server import DATABASE, PASSWORD, USER, Server
+from waiting import wait_for
 
 from fleetmark_agent import histogram, shm, sysbench
 from fleetmark_agent.job import Connection, Load, Stream
@@ -68,7 +69,7 @@ class Running:
                 raise RuntimeError(self.log())
             return all(state == shm.STATE_READY for state in self.states())
 
-        wait_for(ready, 30, "ready threads")
+        wait_for(ready, "ready threads", 30)
         return self
 
     def release(self, ahead_seconds: float = 0.1) -> "Running":

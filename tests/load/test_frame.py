@@ -8,8 +8,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from mariadb_server import DATABASE, PASSWORD, USER, Server, wait_for
+from mariadb_server import DATABASE, PASSWORD, USER, Server
 from running import Running, connection_to, insert_benchmark
+from waiting import wait_for
 
 from fleetmark_agent import histogram, shm
 from fleetmark_agent.job import Connection, Load, Stream
@@ -76,10 +77,10 @@ def test_stop_is_seen_soon(database: Server, start: Start) -> None:
     make_table(database)
     # One operation in ten seconds: the threads wait for their next turn when the stop comes.
     limited = start(points(database, 2, rate=0.2)).release(0.0)
-    wait_for(lambda: limited.stream("query").operations >= 1, 10, "first operation")
+    wait_for(lambda: limited.stream("query").operations >= 1, "first operation", 10)
     asked = time.monotonic()
     limited.telemetry.stop()
-    wait_for(lambda: limited.states() == [shm.STATE_DONE] * 2, 10, "end of the threads")
+    wait_for(lambda: limited.states() == [shm.STATE_DONE] * 2, "end of the threads", 10)
     assert time.monotonic() - asked < 1.0
     assert limited.finish().klass == "ok"
 
@@ -109,10 +110,10 @@ def test_background_streams_end_with_the_defining_ones(database: Server, start: 
 def test_a_limited_stream_makes_up_for_a_stall(database: Server, start: Start) -> None:
     make_table(database)
     running = start(points(database, 2, rate=200.0, duration_seconds=2.0)).release(0.05)
-    wait_for(lambda: running.stream("query").operations > 50, 10, "operations")
+    wait_for(lambda: running.stream("query").operations > 50, "operations", 10)
     database.send_signal(signal.SIGSTOP)
     stalled = time.monotonic()
-    wait_for(lambda: time.monotonic() - stalled > 0.7, 5, "end of the stall")
+    wait_for(lambda: time.monotonic() - stalled > 0.7, "end of the stall", 5)
     database.send_signal(signal.SIGCONT)
     assert running.finish().klass == "ok"
     query = running.stream("query")
@@ -132,7 +133,7 @@ def test_published_pacing_begins_with_one_statement(database: Server, start: Sta
     running = start(load).release(0.05)
 
     def at(seconds: float) -> int:
-        wait_for(lambda: time.time() > running.release_time + seconds, 10, "time")
+        wait_for(lambda: time.time() > running.release_time + seconds, "time", 10)
         return running.stream("query").operations
 
     assert at(0.5) == 2
@@ -145,9 +146,9 @@ def test_published_pacing_does_not_make_up_a_deficit(database: Server, start: St
     make_table(database)
     load = points(database, 1, rate=10.0, pacing="published", duration_seconds=3.4)
     running = start(load).release(0.05)
-    wait_for(lambda: running.stream("query").operations == 1, 10, "first statement")
+    wait_for(lambda: running.stream("query").operations == 1, "first statement", 10)
     database.send_signal(signal.SIGSTOP)
-    wait_for(lambda: time.time() > running.release_time + 2.2, 10, "end of the stall")
+    wait_for(lambda: time.time() > running.release_time + 2.2, "end of the stall", 10)
     database.send_signal(signal.SIGCONT)
     assert running.finish().klass == "ok"
     # The burst of second 1 ends at 2.2, the next one is due at once, then there is one more.
@@ -210,7 +211,7 @@ def test_lock_waits_roll_back_and_retry(database: Server, start: Start, tmp_path
     with database.connect(autocommit=False) as holder:
         holder.cursor().execute("SELECT * FROM d WHERE id = 2 FOR UPDATE")
         running = start(Load(mine, connection_to(database), [Stream("c", 1, "change")])).release()
-        wait_for(lambda: running.stream("c").errors["lock_wait"] >= 1, 20, "lock wait")
+        wait_for(lambda: running.stream("c").errors["lock_wait"] >= 1, "lock wait", 20)
         holder.rollback()
     assert running.finish().klass == "ok"
     # Without the rollback the first update would have been kept and repeated.
@@ -232,11 +233,11 @@ def kill_connections(server: Server) -> int:
 def test_a_killed_connection_is_counted_and_replaced(database: Server, start: Start) -> None:
     make_table(database)
     running = start(points(database, 2)).release()
-    wait_for(lambda: running.stream("query").operations > 100, 10, "operations")
+    wait_for(lambda: running.stream("query").operations > 100, "operations", 10)
     assert kill_connections(database) == 2
-    wait_for(lambda: running.stream("query").reconnects == 2, 10, "new connections")
+    wait_for(lambda: running.stream("query").reconnects == 2, "new connections", 10)
     done = running.stream("query").operations
-    wait_for(lambda: running.stream("query").operations > done + 100, 10, "more operations")
+    wait_for(lambda: running.stream("query").operations > done + 100, "more operations", 10)
     running.telemetry.stop()
     assert running.finish().klass == "ok"
     query = running.stream("query")
@@ -247,9 +248,9 @@ def test_a_killed_connection_is_counted_and_replaced(database: Server, start: St
 def test_a_write_lost_on_the_way_is_counted_apart(database: Server, start: Start) -> None:
     make_table(database)
     running = start(inserts(database, 2)).release()
-    wait_for(lambda: running.stream("insert").operations > 20, 10, "operations")
+    wait_for(lambda: running.stream("insert").operations > 20, "operations", 10)
     assert kill_connections(database) == 2
-    wait_for(lambda: running.stream("insert").reconnects == 2, 10, "new connections")
+    wait_for(lambda: running.stream("insert").reconnects == 2, "new connections", 10)
     running.telemetry.stop()
     assert running.finish().klass == "ok"
     insert = running.stream("insert")
@@ -261,13 +262,13 @@ def test_a_write_lost_on_the_way_is_counted_apart(database: Server, start: Start
 def test_a_server_restart_is_survived(database: Server, start: Start) -> None:
     make_table(database)
     running = start(points(database, 4)).release()
-    wait_for(lambda: running.stream("query").operations > 100, 10, "operations")
+    wait_for(lambda: running.stream("query").operations > 100, "operations", 10)
     database.stop(signal.SIGKILL)
-    wait_for(lambda: running.stream("query").errors["connection"] >= 1, 10, "lost connections")
+    wait_for(lambda: running.stream("query").errors["connection"] >= 1, "lost connections", 10)
     database.start()
-    wait_for(lambda: running.stream("query").reconnects == 4, 20, "new connections")
+    wait_for(lambda: running.stream("query").reconnects == 4, "new connections", 20)
     done = running.stream("query").operations
-    wait_for(lambda: running.stream("query").operations > done + 100, 10, "more operations")
+    wait_for(lambda: running.stream("query").operations > done + 100, "more operations", 10)
     running.telemetry.stop()
     outcome = running.finish()
     assert outcome.klass == "ok"
@@ -310,7 +311,7 @@ def test_other_errors_end_the_load_with_the_servers_words(
     )
     load = dataclasses.replace(load, options={**load.options, "clients": 1})
     running = start(load).release()
-    wait_for(lambda: running.stream("insert").operations > 5, 10, "operations")
+    wait_for(lambda: running.stream("insert").operations > 5, "operations", 10)
     database.query("RENAME TABLE pi1 TO gone")
     outcome = running.finish(15)
     assert outcome.klass == "workload"
@@ -380,9 +381,9 @@ def test_stock_scripts_survive_lost_connections(database: Server, start: Start) 
     running = start(load).release()
     for turn in (1, 2):
         done = running.stream("event").operations
-        wait_for(lambda done=done: running.stream("event").operations > done + 50, 10, "operations")
+        wait_for(lambda done=done: running.stream("event").operations > done + 50, "operations", 10)
         assert kill_connections(database) == 3
-        wait_for(lambda turn=turn: running.stream("event").reconnects == 3 * turn, 10, "reconnects")
+        wait_for(lambda turn=turn: running.stream("event").reconnects == 3 * turn, "reconnects", 10)
     running.telemetry.stop()
     outcome = running.finish()
     assert outcome.klass == "ok"

@@ -4,8 +4,9 @@ import re
 from collections.abc import Callable
 
 import pytest
-from mariadb_server import Server, wait_for
+from mariadb_server import Server
 from running import Running, insert_benchmark
+from waiting import wait_for
 
 from fleetmark_agent import histogram
 from fleetmark_agent.job import Load, Stream
@@ -190,7 +191,7 @@ def test_inserter_and_deleter_stay_within_eight_statements(database: Server, sta
                 database, pair(1), phase="l.i1", rows_per_client=5000, rows_per_commit=50
             )
         ).release()
-        wait_for(lambda: running.stream("insert").operations >= 8, 20, "eight inserts")
+        wait_for(lambda: running.stream("insert").operations >= 8, "eight inserts", 20)
         lead = [running.stream("insert").operations for _ in range(300)]
         assert set(lead) == {8}
         assert running.stream("delete").operations == 0

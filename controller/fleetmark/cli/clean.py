@@ -8,6 +8,7 @@ import typer
 from fleetmark import channel, conduct, store
 from fleetmark import inventory as inventories
 from fleetmark.cli import prepare
+from fleetmark.cli.options import RESULTS, ResultsOption
 from fleetmark.cli.run import report_errors
 from fleetmark.errors import ConfigError
 
@@ -16,9 +17,7 @@ def clean(
     context: typer.Context,
     run: Annotated[str, typer.Argument(help="a run: id, beginning of an id, or directory")],
     inventory: prepare.InventoryOption = "",
-    results: Annotated[Path, typer.Option("--results", help="where the runs are")] = Path(
-        "results"
-    ),
+    results: ResultsOption = RESULTS,
     discard: Annotated[
         bool,
         typer.Option(

@@ -13,6 +13,8 @@ from rich.console import Console
 from rich.live import Live
 
 from fleetmark import store
+from fleetmark.cli.options import RESULTS, ResultsOption, RunArgument
+from fleetmark.cli.prepare import JsonOption
 from fleetmark.errors import Interrupted
 from fleetmark.store import RunDirectory
 from fleetmark.watch import (
@@ -34,14 +36,9 @@ metrics_app = typer.Typer(
     no_args_is_help=True,
 )
 
-RunArgument = Annotated[
-    str, typer.Argument(help="a run: id, beginning of an id, directory, or 'latest'")
-]
-ResultsOption = Annotated[Path, typer.Option("--results", help="where the runs are")]
 ListenOption = Annotated[
     str, typer.Option("--listen", help="address and port of /metrics; port 0 takes any free one")
 ]
-_RESULTS = Path("results")
 _LISTEN = "127.0.0.1:9518"
 _PLAIN_INTERVAL_SECONDS = 10.0
 _QUIET_SECONDS = 60.0
@@ -50,8 +47,8 @@ _FILE_WIDTH = 160
 
 def status(
     run: RunArgument = "latest",
-    results: ResultsOption = _RESULTS,
-    as_json: Annotated[bool, typer.Option("--json", help="print JSON for a script")] = False,
+    results: ResultsOption = RESULTS,
+    as_json: JsonOption = False,
 ) -> None:
     """Show how a run stands: state, targets, steps, rates, SLA, errors.
 
@@ -95,7 +92,7 @@ def _quiet_text(snapshot: RunSnapshot, directory: RunDirectory, now: float) -> s
 
 def watch(
     run: RunArgument = "latest",
-    results: ResultsOption = _RESULTS,
+    results: ResultsOption = RESULTS,
     interval_seconds: Annotated[
         float, typer.Option("--interval", min=0.2, help="seconds between two looks")
     ] = 1.0,
@@ -158,7 +155,7 @@ def _watch_lines(watcher: RunWatcher, interval_seconds: float) -> None:
 def metrics_serve(
     run: RunArgument = "latest",
     listen: ListenOption = _LISTEN,
-    results: ResultsOption = _RESULTS,
+    results: ResultsOption = RESULTS,
 ) -> None:
     """Serve a finished or running run at /metrics until Ctrl-C.
 

@@ -16,6 +16,8 @@ from fleetmark.analyse.comparison import Comparison
 from fleetmark.analyse.comparison import compare as compare_summaries
 from fleetmark.analyse.summary import summarise
 from fleetmark.analyse.tones import of_ratio
+from fleetmark.cli.options import RESULTS, ResultsOption, RunArgument
+from fleetmark.cli.prepare import JsonOption
 from fleetmark.errors import ResultError
 from fleetmark.report.figures import MISSING, duration, moment, number, parse_moment, ratio
 from fleetmark.tables import query
@@ -28,12 +30,6 @@ results_app = typer.Typer(
     no_args_is_help=True,
 )
 
-RunArgument = Annotated[
-    str, typer.Argument(help="a run: id, beginning of an id, directory, or 'latest'")
-]
-ResultsOption = Annotated[Path, typer.Option("--results", help="where the runs are")]
-JsonOption = Annotated[bool, typer.Option("--json", help="print JSON for a script")]
-_RESULTS = Path("results")
 _STYLES = {"lower": "yellow", "higher": "blue", "": ""}
 _FILE_WIDTH = 200
 
@@ -46,7 +42,7 @@ def _console() -> Console:
 
 def report(
     run: RunArgument = "latest",
-    results: ResultsOption = _RESULTS,
+    results: ResultsOption = RESULTS,
     show: Annotated[bool, typer.Option("--open", help="open it in the browser")] = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -66,7 +62,7 @@ def report(
 
 def compare(
     runs: Annotated[list[str], typer.Argument(help="the runs; the first one is the base")],
-    results: ResultsOption = _RESULTS,
+    results: ResultsOption = RESULTS,
     as_json: JsonOption = False,
 ) -> None:
     """Compare the throughput of runs, step by step, relative to the first row.
@@ -134,7 +130,7 @@ def _comparison_table(comparison: Comparison) -> Table:
 
 
 @results_app.command("ls")
-def list_runs(results: ResultsOption = _RESULTS, as_json: JsonOption = False) -> None:
+def list_runs(results: ResultsOption = RESULTS, as_json: JsonOption = False) -> None:
     """List the stored runs, oldest first.
 
     Example: fleetmark results ls --json
@@ -180,7 +176,7 @@ def _line(run: store.RunDirectory) -> dict[str, Any]:
 
 @results_app.command()
 def show(
-    run: RunArgument = "latest", results: ResultsOption = _RESULTS, as_json: JsonOption = False
+    run: RunArgument = "latest", results: ResultsOption = RESULTS, as_json: JsonOption = False
 ) -> None:
     """Show one run: its trials and steps with throughput, SLA, worst latency and taints.
 
@@ -221,7 +217,7 @@ def _thousandth(value: float | None) -> float | None:
 
 @results_app.command()
 def verify(
-    run: RunArgument = "latest", results: ResultsOption = _RESULTS, as_json: JsonOption = False
+    run: RunArgument = "latest", results: ResultsOption = RESULTS, as_json: JsonOption = False
 ) -> None:
     """Check every checksum of a run; a changed, missing or added file is named.
 
@@ -245,7 +241,7 @@ def export(
         Path | None,
         typer.Option("--archive", help="write the whole run as one .tar.gz instead"),
     ] = None,
-    results: ResultsOption = _RESULTS,
+    results: ResultsOption = RESULTS,
 ) -> None:
     """Write every table of a run as a CSV file, or the run itself as one archive.
 
@@ -263,7 +259,7 @@ def export(
 @results_app.command("import")
 def bring_in(
     path: Annotated[Path, typer.Argument(help="a run's directory, or an archive of one")],
-    results: ResultsOption = _RESULTS,
+    results: ResultsOption = RESULTS,
     as_json: JsonOption = False,
 ) -> None:
     """Take in a run that was made elsewhere, once every checksum of it is right.
@@ -284,7 +280,7 @@ def bring_in(
 def sql(
     run: RunArgument,
     statement: Annotated[str, typer.Argument(metavar="SQL", help="one query")],
-    results: ResultsOption = _RESULTS,
+    results: ResultsOption = RESULTS,
     as_json: JsonOption = False,
 ) -> None:
     """Ask a run with SQL; its tables are trials, steps, series and so on.

@@ -13,6 +13,7 @@ from fleetmark import channel, conduct, ledger, store
 from fleetmark import plan as plans
 from fleetmark.cli import deploy, prepare
 from fleetmark.cli.interrupts import Interrupts, interruptible
+from fleetmark.cli.options import RESULTS, ResultsOption, RunArgument
 from fleetmark.cli.progress import Work, show_while
 from fleetmark.conduct import Conduct, RunOutcome
 from fleetmark.errors import FleetmarkError, Interrupted
@@ -22,13 +23,8 @@ from fleetmark.provision import HostProgress
 from fleetmark.store import RunDirectory
 from fleetmark.watch import serve_during_run
 
-_RESULTS = Path("results")
 _SLA_MISSED = 1
 
-RunArgument = Annotated[
-    str, typer.Argument(help="a run: id, beginning of an id, directory, or 'latest'")
-]
-ResultsOption = Annotated[Path, typer.Option("--results", help="where the runs are")]
 NoProvisionOption = Annotated[
     bool, typer.Option("--no-provision", help="use the hosts as they are, without Ansible")
 ]
@@ -51,7 +47,7 @@ def run(
     context: typer.Context,
     experiment: prepare.ExperimentArgument,
     inventory: prepare.InventoryOption = "",
-    results: ResultsOption = _RESULTS,
+    results: ResultsOption = RESULTS,
     profile: prepare.ProfileOption = "",
     no_provision: NoProvisionOption = False,
     as_json: prepare.JsonOption = False,
@@ -209,7 +205,7 @@ def _outcome_json(
 
 def resume(
     run: RunArgument = "latest",
-    results: ResultsOption = _RESULTS,
+    results: ResultsOption = RESULTS,
     as_json: prepare.JsonOption = False,
 ) -> int:
     """Go on with a run that was stopped or cut off: run again each trial that is not ok.
@@ -228,7 +224,7 @@ def resume(
         return _execute(session, what, metrics)
 
 
-def stop(run: RunArgument = "latest", results: ResultsOption = _RESULTS) -> int:
+def stop(run: RunArgument = "latest", results: ResultsOption = RESULTS) -> int:
     """End everything of a run on its hosts and free them; files stay there for `gather`.
 
     Example: fleetmark stop latest
@@ -245,7 +241,7 @@ def stop(run: RunArgument = "latest", results: ResultsOption = _RESULTS) -> int:
     return report_errors({**opened.errors, **done.errors})
 
 
-def gather(run: RunArgument = "latest", results: ResultsOption = _RESULTS) -> int:
+def gather(run: RunArgument = "latest", results: ResultsOption = RESULTS) -> int:
     """Fetch what a run has left on its hosts, checked by size and checksum.
 
     Example: fleetmark gather latest
