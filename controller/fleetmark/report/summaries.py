@@ -1,6 +1,6 @@
 """The first part of the report: summary tables and the proof of the common start."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from fleetmark.analyse import tones
 from fleetmark.analyse.summary import Measured, Summary, relative
@@ -86,6 +86,16 @@ def _hint(measured: Measured | None, tone: Tone) -> str:
     return "; ".join(parts)
 
 
+def _lines(
+    context: Context, summary: Summary, steps: Sequence[str], cell: Callable[[str, str], Cell]
+) -> list[Line]:
+    """A line for each row of the summary; `cell` makes that of a row and a step."""
+    return [
+        Line(row, tuple(cell(row, step) for step in steps), context.colour(row))
+        for row in summary.rows
+    ]
+
+
 def _absolute(context: Context, summary: Summary, table_id: str) -> Table:
     steps = summary.measured_steps
     tone_of = {}
@@ -95,29 +105,25 @@ def _absolute(context: Context, summary: Summary, table_id: str) -> Table:
         column = tones.of_column(summary.column(step), failed)
         tone_of.update({(row, step): t for row, t in zip(summary.rows, column, strict=True)})
     repeats = max((len(m.steps) for m in summary.cells.values()), default=1)
-    lines = []
-    for row in summary.rows:
-        line = []
-        for step in steps:
-            measured = summary.get(row, step)
-            estimate = measured.throughput if measured else None
-            tone = tone_of[row, step]
-            line.append(
-                Cell(
-                    number(estimate.median if estimate else None),
-                    tone,
-                    context.marks(measured),
-                    _detail(measured, repeats),
-                    _hint(measured, tone),
-                )
-            )
-        lines.append(Line(row, tuple(line), context.colour(row)))
+
+    def cell(row: str, step: str) -> Cell:
+        measured = summary.get(row, step)
+        estimate = measured.throughput if measured else None
+        tone = tone_of[row, step]
+        return Cell(
+            number(estimate.median if estimate else None),
+            tone,
+            context.marks(measured),
+            _detail(measured, repeats),
+            _hint(measured, tone),
+        )
+
     return Table(
         table_id,
         "Throughput while all load hosts ran",
         _CORNER,
         _columns(summary, steps),
-        tuple(lines),
+        tuple(_lines(context, summary, steps, cell)),
         "Green: top quartile of the column's range. Red: bottom quartile; none where the smallest"
         " is at least 0.8 of the largest. Gray: the SLA was missed, the cell is left out of the"
         f" largest. {_repeats_note(summary)}",
@@ -126,21 +132,22 @@ def _absolute(context: Context, summary: Summary, table_id: str) -> Table:
 
 def _relative(context: Context, summary: Summary, table_id: str) -> Table:
     steps = summary.measured_steps
-    columns = {step: relative(summary.column(step)) for step in steps}
-    lines = []
-    for n, row in enumerate(summary.rows):
-        line = []
-        for step in steps:
-            value = columns[step][n]
-            measured = summary.get(row, step)
-            line.append(Cell(ratio(value), tones.of_ratio(value), context.marks(measured)))
-        lines.append(Line(row, tuple(line), context.colour(row)))
+    values = {
+        (row, step): value
+        for step in steps
+        for row, value in zip(summary.rows, relative(summary.column(step)), strict=True)
+    }
+
+    def cell(row: str, step: str) -> Cell:
+        value = values[row, step]
+        return Cell(ratio(value), tones.of_ratio(value), context.marks(summary.get(row, step)))
+
     return Table(
         table_id,
         f"Throughput relative to {summary.rows[0]}",
         _CORNER,
         tuple(Column(step) for step in steps),
-        tuple(lines),
+        tuple(_lines(context, summary, steps, cell)),
         "Yellow: below 0.95. Blue: above 1.05.",
     )
 
@@ -154,31 +161,26 @@ def _background(context: Context, summary: Summary, table_id: str) -> Table | No
     steps = [step for step in summary.steps if step in rates]
     if not steps:
         return None
-    lines = []
-    for row in summary.rows:
-        line = []
-        for step in steps:
-            measured = summary.get(row, step)
-            inserts = measured.inserts if measured else None
-            share = measured.sla_ratio if measured else None
-            minimum = (measured.sla_minimum_ratio if measured else None) or 0.0
-            line.append(
-                Cell(
-                    number(inserts.median if inserts else None),
-                    tones.of_sla(share, minimum),
-                    context.marks(measured),
-                    f"{percent(share)} %" if share is not None else "",
-                )
-            )
-        lines.append(Line(row, tuple(line), context.colour(row)))
+
+    def cell(row: str, step: str) -> Cell:
+        measured = summary.get(row, step)
+        inserts = measured.inserts if measured else None
+        share = measured.sla_ratio if measured else None
+        minimum = (measured.sla_minimum_ratio if measured else None) or 0.0
+        return Cell(
+            number(inserts.median if inserts else None),
+            tones.of_sla(share, minimum),
+            context.marks(measured),
+            f"{percent(share)} %" if share is not None else "",
+        )
+
     asked = tuple(Cell(number(rates[step])) for step in steps)
-    lines.append(Line("target", asked, strong=True))
     return Table(
         table_id,
         "Background inserts while queries ran",
         _CORNER,
         tuple(Column(step, "rows/s") for step in steps),
-        tuple(lines),
+        (*_lines(context, summary, steps, cell), Line("target", asked, strong=True)),
         "Over the real duration of the step; the last row is the rate that was asked for."
         " Red: below 95 % of it, so the query rate of that step does not count.",
     )
@@ -186,16 +188,16 @@ def _background(context: Context, summary: Summary, table_id: str) -> Table | No
 
 def _proof(context: Context, summary: Summary, table_id: str) -> Table:
     steps = summary.measured_steps
-    lines = []
-    for row in summary.rows:
-        measured = [summary.get(row, step) for step in steps]
-        lines.append(Line(row, tuple(_proof_cell(m) for m in measured), context.colour(row)))
+
+    def cell(row: str, step: str) -> Cell:
+        return _proof_cell(summary.get(row, step))
+
     return Table(
         table_id,
         "Proof of the common start: worst start error, clock bound, overlap",
         _CORNER,
         tuple(Column(step, "ms") for step in steps),
-        tuple(lines),
+        tuple(_lines(context, summary, steps, cell)),
         "Start error: the first operation of a load host minus the release time, with the error"
         " bound of the clocks (±). Overlap: the window in which every stream of every host ran,"
         " and its share of the longest stream; throughput is counted in it.",
