@@ -216,8 +216,7 @@ class Spool:
                     "this host is held by run %s" % holder.get("run"),
                     evidence="%s, since %s by %s"
                     % (self._claim_path, _when(holder.get("t")), holder.get("by") or "unknown"),
-                    next_step="wait for that run, or end it: fleetmark stop %s"
-                    % holder.get("run"),
+                    next_step="wait for that run, or end it: fleetmark stop %s" % holder.get("run"),
                 ) from None
         finally:
             os.unlink(beside)

@@ -1,11 +1,12 @@
 """The plan: how an experiment spreads over a fleet."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
 
-from fleetmark import experiment, plan
+from fleetmark import plan, workloads
 from fleetmark.errors import ConfigError
 from fleetmark.experiment import Experiment
 from fleetmark.inventory import Fleet, Host
@@ -20,8 +21,8 @@ BASE = {
 
 
 def make(**changes: object) -> Experiment:
-    workloads = [experiment.workloads.parse({"insert_benchmark": {"profile": "tiny"}})]
-    return Experiment.model_validate({**BASE, "workloads": workloads, **changes})
+    tiny = workloads.parse({"insert_benchmark": {"profile": "tiny"}})
+    return Experiment.model_validate({**BASE, "workloads": [tiny], **changes})
 
 
 def fleet(db: list[str], load: list[str]) -> Fleet:
@@ -79,13 +80,11 @@ def test_query_steps_hold_rate_and_row_count() -> None:
 
 
 def test_published_wait_is_sixty_seconds_and_a_second_a_million_rows() -> None:
-    workload = experiment.workloads.parse(
-        {"insert_benchmark": {"profile": "cpu_bound", "clients": 20}}
-    )
+    workload = workloads.parse({"insert_benchmark": {"profile": "cpu_bound", "clients": 20}})
     wait = next(s for s in workload.steps(2) if s.name == "wait")
     assert wait.settle is not None
     assert wait.settle.minimum_seconds == pytest.approx(260.0)
-    io_bound = experiment.workloads.parse({"insert_benchmark": {"profile": "io_bound"}})
+    io_bound = workloads.parse({"insert_benchmark": {"profile": "io_bound"}})
     wait = next(s for s in io_bound.steps(1) if s.name == "wait")
     assert wait.settle is not None
     assert wait.settle.minimum_seconds == 1200.0
@@ -106,9 +105,8 @@ def test_two_targets_share_the_load_hosts_evenly() -> None:
     ],
 )
 def test_groups_that_do_not_fit_are_refused(db: list[str], load: list[str], words: str) -> None:
-    with pytest.raises(ConfigError, match="group|hosts") as caught:
+    with pytest.raises(ConfigError, match=re.escape(words)):
         plan.make_plan(make(), fleet(db, load), Path())
-    assert words in str(caught.value)
 
 
 def test_an_unknown_host_of_a_target_is_refused() -> None:

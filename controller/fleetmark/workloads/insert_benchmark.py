@@ -10,9 +10,9 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from fleetmark_agent.job import Load, Stream
 from fleetmark.workloads.step import NO_CONNECTION, SettleSpec, Sla, Step
 from fleetmark.workloads.workload import Workload, share_out
+from fleetmark_agent.job import Load, Stream
 
 PROFILES: dict[str, dict[str, Any]] = {
     "cpu_bound": {"rows_i0": 10_000_000, "rows_i1": 16_000_000, "rows_i2": 4_000_000},

@@ -1,30 +1,20 @@
-"""The experiment file: YAML -> Experiment.
+"""What an experiment is: what to compare, on which hosts, how often."""
 
-Everything is checked before anything is touched: an unknown key is an error that names file,
-line and the nearest known key; names must be unique; references must resolve.
-"""
-
-import difflib
 import re
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-import yaml
 from pydantic import (
     BaseModel,
     ConfigDict,
     Field,
     InstanceOf,
     SerializeAsAny,
-    ValidationError,
     ValidationInfo,
     field_validator,
     model_validator,
 )
 
-from fleetmark import workloads
-from fleetmark.errors import ConfigError
+from fleetmark.experiment.places import nearest
 from fleetmark.tuning import HostTuning, WipeConsent
 from fleetmark.workloads import Workload
 
@@ -221,7 +211,7 @@ class Experiment(Strict):
                 if parent not in by_name:
                     raise ValueError(
                         f"config {chain[-1]!r} extends {parent!r}, which is not there"
-                        + _nearest(parent, list(by_name))
+                        + nearest(parent, list(by_name))
                     )
                 if parent in chain:
                     raise ValueError(f"config {config.name!r} extends itself: {chain}")
@@ -239,191 +229,3 @@ class Experiment(Strict):
                         " a host belongs to one target"
                     )
                 seen[host] = target.name
-
-
-_PLACEHOLDER = workloads.parse("insert_benchmark")
-
-
-@dataclass(frozen=True)
-class LoadedExperiment:
-    """An experiment with the text and the place it came from."""
-
-    experiment: Experiment
-    path: Path
-    text: str
-
-
-def load(path: Path, profile: str = "") -> LoadedExperiment:
-    """Read and check an experiment file.
-
-    `profile` overrides the profile of every workload that has one. Raises ConfigError with
-    file, line and nearest key.
-    """
-    try:
-        text = path.read_text()
-    except OSError as error:
-        raise ConfigError(
-            f"cannot read {path}: {error.strerror}", next_step="write one: fleetmark init"
-        ) from None
-    try:
-        node = yaml.compose(text, Loader=yaml.SafeLoader)
-        data = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise ConfigError(f"{path}: {_yaml_problem(error)}") from None
-    if not isinstance(data, dict):
-        raise ConfigError(f"{path}: an experiment is a mapping, see fleetmark init")
-    if profile:
-        data = _with_profile(data, profile)
-    data, messages = _read_workloads(path, node, data)
-    try:
-        experiment = Experiment.model_validate(data)
-    except ValidationError as error:
-        messages += _explain(path, node, error, (), Experiment)
-    if messages:
-        raise ConfigError("\n".join(dict.fromkeys(messages)))
-    return LoadedExperiment(experiment, path, text)
-
-
-def _read_workloads(
-    path: Path, node: yaml.Node | None, data: dict[str, Any]
-) -> tuple[dict[str, Any], list[str]]:
-    """Replace each entry of `workloads` by its model; the problems found on the way."""
-    items = data.get("workloads")
-    if not isinstance(items, list):
-        return data, []
-    parsed: list[Any] = []
-    messages: list[str] = []
-    for index, item in enumerate(items):
-        try:
-            parsed.append(workloads.parse(item))
-        except workloads.UnknownWorkload as error:
-            messages.append(f"{path}:{_line_of(node, ('workloads', index))}: {error}")
-        except ValidationError as error:
-            kind = next(iter(item)) if isinstance(item, dict) else item
-            prefix = ("workloads", index, kind)
-            messages += _explain(path, node, error, prefix, workloads.KINDS[kind])
-    # With a problem above, the rest of the file is still checked, without the workloads.
-    return {**data, "workloads": parsed or [_PLACEHOLDER]}, messages
-
-
-def config_variables(
-    experiment: Experiment, name: str, directory: Path
-) -> dict[str, Scalar | None]:
-    """The variables of a config with everything it extends, later settings winning.
-
-    Keys are normalised to lower case with underscores, as the servers do. Raises ConfigError
-    when a file cannot be read.
-    """
-    by_name = {c.name: c for c in experiment.configs}
-    config = by_name[name]
-    merged: dict[str, Scalar | None] = {}
-    if config.extends:
-        merged.update(config_variables(experiment, config.extends, directory))
-    if config.file:
-        merged.update(_read_cnf(directory / config.file))
-    merged.update({_normal(key): value for key, value in config.set.items()})
-    return merged
-
-
-def _normal(variable: str) -> str:
-    return variable.strip().lower().replace("-", "_")
-
-
-def _read_cnf(path: Path) -> dict[str, Scalar | None]:
-    """The server sections of a my.cnf."""
-    try:
-        lines = path.read_text().splitlines()
-    except OSError as error:
-        raise ConfigError(f"cannot read the config file {path}: {error.strerror}") from None
-    variables: dict[str, Scalar | None] = {}
-    section = ""
-    for number, raw in enumerate(lines, 1):
-        line = raw.strip()
-        if not line or line[0] in "#;":
-            continue
-        if header := re.fullmatch(r"\[([^]]+)\]", line):
-            section = header[1].strip().lower()
-        elif line.startswith("!"):
-            raise ConfigError(f"{path}:{number}: !include is not read; name the file itself")
-        elif section.startswith(("mysqld", "mariadb", "server")):
-            key, equals, value = line.partition("=")
-            variables[_normal(key)] = value.strip().strip("'\"") if equals else None
-    return variables
-
-
-def _with_profile(data: dict[str, Any], profile: str) -> dict[str, Any]:
-    changed = []
-    for item in data.get("workloads") or []:
-        if isinstance(item, dict) and len(item) == 1:
-            ((kind, parameters),) = item.items()
-            item = {kind: {**(parameters or {}), "profile": profile}}
-        elif isinstance(item, str):
-            item = {item: {"profile": profile}}
-        changed.append(item)
-    return {**data, "workloads": changed}
-
-
-def _nearest(word: str, known: list[str]) -> str:
-    close = difflib.get_close_matches(word, known, n=1, cutoff=0.5)
-    return f"; did you mean {close[0]!r}?" if close else ""
-
-
-def _yaml_problem(error: yaml.YAMLError) -> str:
-    mark = getattr(error, "problem_mark", None)
-    problem = getattr(error, "problem", None) or str(error)
-    return f"line {mark.line + 1}: {problem}" if mark else str(problem)
-
-
-def _line_of(node: yaml.Node | None, location: tuple[int | str, ...]) -> int:
-    """The line of the deepest part of `location` that stands in the file."""
-    line = node.start_mark.line + 1 if node else 1
-    for part in location:
-        if isinstance(node, yaml.MappingNode):
-            for key, value in node.value:
-                if key.value == part:
-                    line, node = key.start_mark.line + 1, value
-                    break
-        elif isinstance(node, yaml.SequenceNode) and isinstance(part, int):
-            if part < len(node.value):
-                node = node.value[part]
-                line = node.start_mark.line + 1
-    return line
-
-
-def _known_keys(location: tuple[int | str, ...], root: type[BaseModel]) -> list[str]:
-    """The keys that are allowed where an unknown key stands."""
-    model: type[BaseModel] | None = root
-    for part in location[:-1]:
-        if model is not None and part in model.model_fields:
-            leaves = _leaves(model.model_fields[str(part)].annotation)
-            model = next((a for a in leaves if issubclass(a, BaseModel)), None)
-    return list(model.model_fields) if model else []
-
-
-def _leaves(annotation: Any) -> list[type]:
-    arguments = getattr(annotation, "__args__", None)
-    if arguments:
-        return [leaf for argument in arguments for leaf in _leaves(argument)]
-    return [annotation] if isinstance(annotation, type) else []
-
-
-def _explain(
-    path: Path,
-    node: yaml.Node | None,
-    error: ValidationError,
-    prefix: tuple[int | str, ...],
-    root: type[BaseModel],
-) -> list[str]:
-    """One message a problem, each with file, line and, for a key, the nearest known one."""
-    messages = []
-    for problem in error.errors():
-        location = (*prefix, *problem["loc"])
-        line = _line_of(node, location)
-        where = ".".join(str(p) for p in location) or "experiment"
-        if problem["type"] == "extra_forbidden":
-            key = str(location[-1])
-            text = f"unknown key {key!r}{_nearest(key, _known_keys(problem['loc'], root))}"
-        else:
-            text = f"{where}: {problem['msg'].removeprefix('Value error, ')}"
-        messages.append(f"{path}:{line}: {text}")
-    return messages
