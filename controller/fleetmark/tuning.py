@@ -141,11 +141,10 @@ class HostTuning(Part):
 
     @model_validator(mode="after")
     def _storage_does_not_meet(self) -> "HostTuning":
-        for key in ("mount", "label"):
-            values = [getattr(each, key) for each in self.storage if getattr(each, key)]
-            twice = sorted({value for value in values if values.count(value) > 1})
-            if twice:
-                raise ValueError(f"storage: two file systems have the {key} {twice[0]!r}")
+        points = [each.mount for each in self.storage]
+        twice = sorted({point for point in points if points.count(point) > 1})
+        if twice:
+            raise ValueError(f"storage: two file systems have the mount {twice[0]!r}")
         return self
 
 

@@ -157,7 +157,25 @@ def test_check_then_once_then_again(place: Place) -> None:
     assert (place.mount / "ledger").read_text() == "all of it"
 
 
-def test_after_the_loss_of_fstab_our_own_is_known_by_its_label(place: Place) -> None:
+def test_a_label_is_no_proof(place: Place) -> None:
+    """Somebody's disk may well have the label that we were asked for."""
+    place.disk.call("mkfs.ext4", "-q", "-L", "fleetmark")
+    before = place.disk.digest()
+    with pytest.raises(DiskError, match=r"refused: .* ext4 labelled 'fleetmark'"):
+        place.make()
+    assert place.disk.digest() == before
+    assert not place.mount.exists()
+
+
+def test_a_file_system_that_the_user_mounts_there_is_taken_as_it_is(place: Place) -> None:
+    place.disk.call("mkfs.ext4", "-q", "-L", "mine")
+    place.fstab.write_text(f"UUID={place.uuid()} {place.mount} ext4 noatime,discard,nofail 0 2\n")
+    assert place.make() == [f"mount it at {place.mount}"]
+    assert "labelled" not in str(place.decide())
+    assert call("blkid", "-p", "-o", "value", "-s", "LABEL", place.disk.device) == "mine\n"
+
+
+def test_after_the_loss_of_fstab_our_own_is_known_by_its_uuid(place: Place) -> None:
     place.make()
     (place.mount / "ledger").write_text("all of it")
     call("umount", str(place.mount))

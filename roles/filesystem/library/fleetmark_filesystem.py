@@ -20,7 +20,7 @@ options:
   filesystem: {description: Its type., type: str, choices: [ext4, xfs], default: ext4}
   raid: {description: md level over the disks., type: str, default: none}
   lvm: {description: A logical volume below it., type: bool, default: false}
-  label: {description: Its label; by it we know our own again., type: str, default: fleetmark}
+  label: {description: Its label., type: str, default: fleetmark}
   mkfs_options: {description: More words for mkfs., type: list, elements: str}
   mount_options: {description: Options of the mount., type: list, elements: str}
   owner: {description: Who owns its root directory; left as it is when empty., type: str}

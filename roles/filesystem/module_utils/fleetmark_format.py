@@ -8,6 +8,7 @@ import os
 import pwd
 import shutil
 import time
+import uuid
 from dataclasses import dataclass, field
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
@@ -131,8 +132,8 @@ def state(wanted: Wanted, device: Optional[str]) -> Dict[str, Any]:
 def _is_right(wanted: Wanted, device: str) -> bool:
     """Whether the file system is the one that was asked for, and known to be ours.
 
-    The type alone proves nothing: any disk with data may have that. Ours has our label, or this
-    host mounts it at that directory already.
+    Type and label prove nothing: any disk with data may have those. Ours has a UUID that this
+    host has noted, or this host mounts it at that directory already.
     """
     found = mounts.signature(device)
     if found.get("TYPE") != wanted.filesystem:
@@ -141,12 +142,11 @@ def _is_right(wanted: Wanted, device: str) -> bool:
     here = mounted is not None and mounts.is_device(mounted.number, device)
     line = mounts.fstab_line(wanted.mount, wanted.fstab)
     by_fstab = bool(line) and line[0] == "UUID=" + found.get("UUID", "")
-    return here or by_fstab or (bool(wanted.label) and found.get("LABEL") == wanted.label)
+    return here or by_fstab or bool(_record(wanted, found.get("UUID", "")))
 
 
 def _made_otherwise(wanted: Wanted, device: str) -> str:
-    uuid = mounts.signature(device).get("UUID", "")
-    record = _record(wanted, uuid)
+    record = _record(wanted, mounts.signature(device).get("UUID", ""))
     if not record or record["mkfs_options"] == wanted.mkfs_options:
         return ""
     return (
@@ -157,9 +157,11 @@ def _made_otherwise(wanted: Wanted, device: str) -> str:
     )
 
 
-def _record(wanted: Wanted, uuid: str) -> Dict[str, Any]:
+def _record(wanted: Wanted, number: str) -> Dict[str, Any]:
+    """How we made the file system with this UUID; empty when it is none of ours."""
+    path = os.path.join(wanted.records, number + ".json")
     try:
-        stored: Dict[str, Any] = json.loads(text(os.path.join(wanted.records, uuid + ".json")))
+        stored: Dict[str, Any] = json.loads(text(path)) if number else {}
     except ValueError:
         return {}
     return stored
@@ -185,15 +187,19 @@ def _format(wanted: Wanted, decision: Decision) -> str:
         device = volumes.make(decision.volume)
     for disk in decision.volume.disks:
         guard.check_identity(disk)
+    # Noted before it is made: whatever comes between, the next run knows it as ours.
+    number = str(uuid.uuid4())
+    _write_record(wanted, decision, number)
     label = ["-L", wanted.label] if wanted.label else []
-    volumes.run(["mkfs." + wanted.filesystem, "-q", *label, *wanted.mkfs_options, device])
-    _write_record(wanted, decision, mounts.signature(device))
+    named = ["-U", number] if wanted.filesystem == "ext4" else ["-m", "uuid=" + number]
+    command = ["mkfs." + wanted.filesystem, "-q", *label, *named, *wanted.mkfs_options, device]
+    volumes.run(command)
     return device
 
 
-def _write_record(wanted: Wanted, decision: Decision, found: Mapping[str, str]) -> None:
+def _write_record(wanted: Wanted, decision: Decision, number: str) -> None:
     os.makedirs(wanted.records, mode=0o755, exist_ok=True)
-    path = os.path.join(wanted.records, found["UUID"] + ".json")
+    path = os.path.join(wanted.records, number + ".json")
     record = {
         "version": 1,
         "made": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
