@@ -146,6 +146,7 @@ def start(store: spool.Spool, path: str) -> Dict[str, Any]:
         proof = _proof(dbms, files, password)
         seconds = round(time.monotonic() - begun, 3)
         proof["build"] = build_facts.collect(dbms.basedir, server.binary, proof["variables"])
+        proof["limits"] = process.limits(identity.pid)
         return {**proof, "pid": identity.pid, "start_seconds": seconds, "command": argv}
     except BaseException:
         process.end(process.read_pid_file(os.path.join(directory, PID_FILE)), 10.0)

@@ -7,6 +7,7 @@ that somebody else started is ever signalled.
 import ctypes
 import json
 import os
+import re
 import resource
 import signal
 import subprocess
@@ -188,6 +189,20 @@ def _raise_limits() -> None:
             resource.setrlimit(resource.RLIMIT_MEMLOCK, (unlimited, unlimited))
         except (OSError, ValueError):
             return
+
+
+def limits(pid: int) -> Dict[str, Optional[int]]:
+    """What a running process may have, as the kernel says; None is unlimited or not readable."""
+    try:
+        with open("/proc/%d/limits" % pid, encoding="ascii") as handle:
+            said = handle.read()
+    except OSError:
+        said = ""
+    found: Dict[str, Optional[int]] = {}
+    for key, name in (("open_files", "Max open files"), ("locked_bytes", "Max locked memory")):
+        match = re.search(r"^%s\s+(\d+)" % name, said, re.MULTILINE)
+        found[key] = int(match.group(1)) if match else None
+    return found
 
 
 def die_with_parent() -> None:

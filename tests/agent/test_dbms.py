@@ -1,6 +1,7 @@
 """The life of an instance: a real MariaDB, fresh for each trial, with the config that was asked."""
 
 import os
+import re
 import shutil
 import signal
 import socket
@@ -118,6 +119,18 @@ def test_root_runs_the_server_as_mysql(host):
     answer = start(host, "t1")
     assert answer["system_user"] == "mysql"
     assert os.stat(f"/proc/{answer['pid']}").st_uid == os.stat(answer["data_dir"]).st_uid != 0
+    stop(host, "t1")
+
+
+def test_the_limits_are_those_of_the_running_process(host):
+    answer = start(host, "t1")
+    said = Path("/proc/%d/limits" % answer["pid"]).read_text()
+    words = re.search(r"Max open files\s+(\d+)", said)
+    assert answer["limits"]["open_files"] == int(words[1])
+    if os.geteuid() == 0:
+        # With little of it a server falls back from io_uring without a word.
+        assert re.search(r"Max locked memory\s+unlimited", said)
+        assert answer["limits"]["locked_bytes"] is None
     stop(host, "t1")
 
 
