@@ -124,13 +124,10 @@ def test_root_runs_the_server_as_mysql(host):
 
 def test_the_limits_are_those_of_the_running_process(host):
     answer = start(host, "t1")
-    said = Path("/proc/%d/limits" % answer["pid"]).read_text()
-    words = re.search(r"Max open files\s+(\d+)", said)
-    assert answer["limits"]["open_files"] == int(words[1])
-    if os.geteuid() == 0:
-        # With little of it a server falls back from io_uring without a word.
-        assert re.search(r"Max locked memory\s+unlimited", said)
-        assert answer["limits"]["locked_bytes"] is None
+    said = Path(f"/proc/{answer['pid']}/limits").read_text()
+    for name, key in (("Max open files", "open_files"), ("Max locked memory", "locked_bytes")):
+        word = re.search(rf"{name}\s+(\S+)", said)[1]
+        assert answer["limits"][key] == (None if word == "unlimited" else int(word))
     stop(host, "t1")
 
 
