@@ -175,6 +175,15 @@ def test_a_disk_without_serial_cannot_be_named(disk: LoopDisk) -> None:
         guard.check(nameless, guard.look(nameless), "db1", [{"host": "db1", "serial": ""}])
 
 
+def test_a_serial_that_two_disks_have_names_none_of_them(
+    disk: LoopDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk.call("mkfs.ext4", "-q")
+    there = found(disk)
+    monkeypatch.setattr(guard, "all_disks", lambda: [there, replace(there, name="twin")])
+    assert "another disk of this host has the same serial" in refusal(disk, ("db1", disk.serial))
+
+
 def test_a_name_that_means_another_disk_by_now_is_refused(disk: LoopDisk, tmp_path: Path) -> None:
     there = found(disk)
     guard.check_identity(there)

@@ -3,7 +3,9 @@
 from pathlib import Path
 
 import pytest
+import yaml
 
+from fleetmark import inventory
 from fleetmark.cli import disks, prepare
 from fleetmark.cli.hosts import _limited
 from fleetmark.errors import ConfigError
@@ -70,3 +72,21 @@ def test_an_inventory_cannot_give_consent(tmp_path: Path) -> None:
     (tmp_path / "hosts.yml").write_text(f"{INVENTORY}  vars: {{{consent}}}\n")
     with pytest.raises(ConfigError, match="unknown variable 'fleetmark_confirm_wipe'"):
         prepare.prepare(tmp_path / "e.yaml")
+
+
+INVENTORIES = Path(__file__).parents[2] / "inventories"
+
+
+@pytest.mark.parametrize("name", ["example.yml", "bare-metal.yml", "lab.yml", "cloud-static.yml"])
+def test_the_inventories_that_we_show_can_be_read(name: str) -> None:
+    fleet = inventory.load(INVENTORIES / name)
+    assert fleet.groups["db"]
+    assert fleet.groups["load"]
+    assert all(fleet.hosts[host].data_dir.endswith("/fleetmark") for host in fleet.groups["db"])
+
+
+@pytest.mark.parametrize("plugin", ["aws_ec2", "gcp_compute", "azure_rm"])
+def test_a_dynamic_inventory_has_the_name_that_its_plugin_wants(plugin: str) -> None:
+    shown = yaml.safe_load((INVENTORIES / f"cloud.{plugin}.yml").read_text())
+    assert shown["plugin"].endswith(f".{plugin}")
+    assert shown["keyed_groups"][0]["separator"] == ""

@@ -15,7 +15,14 @@ import subprocess
 from dataclasses import dataclass
 from typing import Any, Dict, List, Mapping, Sequence, Set, Tuple
 
-from ansible.module_utils.fleetmark_disks import Disk, DiskError, same_serial, serial_of, text
+from ansible.module_utils.fleetmark_disks import (
+    Disk,
+    DiskError,
+    all_disks,
+    same_serial,
+    serial_of,
+    text,
+)
 
 _EDGE_BYTES = 1 << 20
 _SYSTEM_PLACES = ("/", "/boot", "/boot/efi", "/usr", "/var", "/etc", "/home")
@@ -57,6 +64,13 @@ def check(disk: Disk, findings: Findings, host: str, consent: Sequence[Mapping[s
         str(each.get("host")) == host and same_serial(str(each.get("serial") or ""), disk.serial)
         for each in consent
     )
+    if findings.contents and named and _has_twin(disk):
+        # Some clouds give all their volumes one serial; then the name is no name.
+        raise DiskError(
+            "refused: %s is not empty (%s), and another disk of this host has the same serial, so"
+            " naming it does not say which one is meant"
+            % (disk.words, ", ".join(findings.contents))
+        )
     if findings.contents and not named:
         raise DiskError(
             "refused: %s is not empty: %s. Nothing was changed. If all of it may be lost, name the"
@@ -74,6 +88,10 @@ def check_identity(disk: Disk) -> None:
             "%s was serial %s with %d bytes and is serial %s with %d bytes now; nothing was changed"
             % (disk.name, disk.serial, disk.size_bytes, now or "unknown", size_bytes)
         )
+
+
+def _has_twin(disk: Disk) -> bool:
+    return any(d.name != disk.name and same_serial(d.serial, disk.serial) for d in all_disks())
 
 
 def _in_use(disk: Disk) -> List[str]:
