@@ -69,8 +69,7 @@ class Disk:
     host: str
     serial: str
     contents: str
-    mount: str = ""
-    filesystem: str = ""
+    use: str = ""
     fate: str = ""
     why: str = ""
 
@@ -307,11 +306,15 @@ def _disks(tuning: dict[str, HostTuning]) -> list[Disk]:
     """Every disk that is to be prepared, as far as the experiment alone says."""
     disks = []
     for host, asked in tuning.items():
-        for storage in asked.storage:
-            for choice in storage.disks:
-                named = choice.serial or choice.words
-                where = (storage.mount, storage.filesystem)
-                disks.append(Disk(host, named, NOT_LOOKED_AT, *where))
+        uses = [(f"{each.filesystem} at {each.mount}", each.disks) for each in asked.storage]
+        uses += [
+            (f"blocks of {each.lba_bytes} bytes", each.disks)
+            for each in asked.nvme
+            if each.lba_bytes
+        ]
+        for use, choices in uses:
+            for choice in choices:
+                disks.append(Disk(host, choice.serial or choice.words, NOT_LOOKED_AT, use))
     return disks
 
 

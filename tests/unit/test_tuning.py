@@ -60,8 +60,8 @@ def test_a_host_gets_that_of_all_then_of_its_groups_then_its_own() -> None:
     assert [s.filesystem for s in made.tuning["db2"].storage] == ["ext4"]
     assert made.tuning["load1"].storage == []
     assert made.disks == [
-        Disk("db1", "S1", NOT_LOOKED_AT, "/data", "xfs"),
-        Disk("db2", "S1", NOT_LOOKED_AT, "/data", "ext4"),
+        Disk("db1", "S1", NOT_LOOKED_AT, "xfs at /data"),
+        Disk("db2", "S1", NOT_LOOKED_AT, "ext4 at /data"),
     ]
     assert plan.to_json(made)["tuning"]["load1"] == {"cpu": {"smt": "off", "swappiness": 1}}
 

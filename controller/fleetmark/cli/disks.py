@@ -39,15 +39,14 @@ def consents(prepared: Prepared, given: list[str]) -> list[WipeConsent]:
 
 def concerned(what: Deployment) -> bool:
     """Whether this work may format anything."""
-    return not what.tags or bool({"tuning", "filesystem"} & set(what.tags))
+    return not what.tags or bool({"tuning", "filesystem", "nvme"} & set(what.tags))
 
 
 def show(console: Console, found: list[Disk]) -> None:
     """Print what becomes of each disk, with the reason of each refusal below the table."""
     table = Table("host", "serial", "now on it", "for", "what becomes of it")
     for disk in found:
-        wanted = f"{disk.filesystem} at {disk.mount}"
-        table.add_row(disk.host, disk.serial, disk.contents, wanted, _FATES[disk.fate])
+        table.add_row(disk.host, disk.serial, disk.contents, disk.use, _FATES[disk.fate])
     console.print(table)
     for host, why in dict.fromkeys((disk.host, disk.why) for disk in found if disk.why):
         console.print(f"{host}: {why}", markup=False)

@@ -187,8 +187,8 @@ def _print_plan(prepared: Prepared) -> None:
 def _disks_text(plan: Plan) -> str:
     if not plan.disks:
         return "disks to format: none"
-    lines = [f"  {d.host} serial {d.serial}: {d.contents}" for d in plan.disks]
-    return "\n".join(["disks to format:", *lines])
+    lines = [f"  {d.host} serial {d.serial}, {d.use}: {d.contents}" for d in plan.disks]
+    return "\n".join(["disks to format, if they are not as asked for:", *lines])
 
 
 _TEMPLATE = """\

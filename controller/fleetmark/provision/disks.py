@@ -2,14 +2,14 @@
 
 import json
 import threading
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from fleetmark import tuning
 from fleetmark.errors import ResultError
-from fleetmark.plan import NOT_LOOKED_AT, Disk, Plan
+from fleetmark.plan import Disk, Plan
 from fleetmark.provision.play import Provisioning, ProvisionResult, run
-from fleetmark.tuning import Storage
 
 
 def tuning_variables(plan: Plan) -> dict[str, Any]:
@@ -32,33 +32,30 @@ def look_at_disks(
     Changes nothing. A host that cannot be asked has NOT_LOOKED_AT as contents, and in `why` the
     reason. `directory` gets the evidence.
     """
-    hosts = [host for host, asked in plan.tuning.items() if asked.storage]
+    hosts = list(dict.fromkeys(disk.host for disk in plan.disks if disk.host in plan.tuning))
     if not hosts:
         return []
     answers = directory / "hosts"
     variables = {**tuning_variables(plan), "provision_disks_directory": str(answers.absolute())}
     work = Provisioning(inventory, hosts, directory, variables, playbook="disks.yml")
     result = run(work, cancel=cancel)
-    return [
-        disk
-        for host in hosts
-        for storage in plan.tuning[host].storage
-        for disk in _disks(answers / host, host, storage, result)
-    ]
+    return [disk for host in hosts for disk in _disks(plan, host, answers / host, result)]
 
 
-def _disks(answers: Path, host: str, storage: Storage, result: ProvisionResult) -> list[Disk]:
-    path = answers / f"disks{storage.mount.replace('/', '_')}.json"
-    where = (storage.mount, storage.filesystem)
-    if not path.is_file():
+def _disks(plan: Plan, host: str, answers: Path, result: ProvisionResult) -> list[Disk]:
+    paths = sorted(answers.glob("disks-*.json"))
+    asked = [disk for disk in plan.disks if disk.host == host]
+    if not result.hosts[host].ready or not paths:
         why = result.hosts[host].message
-        words = ", ".join(choice.words for choice in storage.disks)
-        return [Disk(host, words, NOT_LOOKED_AT, *where, "unknown", why)]
-    try:
-        told = json.loads(path.read_text())
-        return [
-            Disk(host, each["serial"], each["contents"], *where, each["fate"], each["why"])
-            for each in told
-        ]
-    except (ValueError, KeyError, TypeError) as error:
-        raise ResultError(f"{path} cannot be read: {error}") from None
+        return [replace(disk, fate="unknown", why=why) for disk in asked]
+    found = []
+    for path in paths:
+        try:
+            told = json.loads(path.read_text())
+            found += [
+                Disk(host, each["serial"], each["contents"], each["use"], each["fate"], each["why"])
+                for each in told
+            ]
+        except (ValueError, KeyError, TypeError) as error:
+            raise ResultError(f"{path} cannot be read: {error}") from None
+    return found

@@ -164,6 +164,11 @@ def explain(result: Mapping[str, Any]) -> str:
         texts.append(_program_words(result))
     texts += [str(result.get(key) or "") for key in ("msg", "stderr", "module_stderr")]
     texts = [" ".join(text.split()) for text in texts if text.strip()]
+    if re.search(_NO_ROOT, " ".join(texts)):
+        return (
+            f"it does not let us become root ({next(t for t in texts if re.search(_NO_ROOT, t))});"
+            " give the user sudo without a password, or log in as root"
+        )
     if result.get("unreachable"):
         for pattern, words in _CAUSES_OF_UNREACHABLE:
             if re.search(pattern, " ".join(texts)):
@@ -181,6 +186,10 @@ def _program_words(result: Mapping[str, Any]) -> str:
         return f"exit code {result.get('rc')}: {''.join(last) or 'it said nothing'}"
 
 
+_NO_ROOT = (
+    r"[Mm]issing sudo password|sudo: (command )?not found|sudo: No such file"
+    r"|sudo: a (terminal|password) is required|not in the sudoers|may not run sudo"
+)
 _CAUSES_OF_UNREACHABLE = (
     (
         r"HOST IDENTIFICATION HAS CHANGED",

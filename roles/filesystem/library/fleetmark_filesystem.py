@@ -47,7 +47,7 @@ EXAMPLES = r"""
 RETURN = r"""
 actions: {description: What was done or would be., type: list, returned: with apply}
 plan:
-  description: "For each disk: serial, model, size_bytes, contents, fate and why."
+  description: "For each disk: serial, model, size_bytes, use, contents, fate and why."
   type: list
   returned: always
 state: {description: The file system as it is now., type: dict, returned: always}
@@ -72,9 +72,12 @@ _ARGUMENTS: Dict[str, Any] = {
 _OF_THE_CALL = ("host", "consent", "task")
 
 
-def _plan(decision: fleetmark_format.Decision) -> "list[dict[str, object]]":
+def _plan(
+    wanted: fleetmark_format.Wanted, decision: fleetmark_format.Decision
+) -> "list[dict[str, object]]":
     return [
         {
+            "use": _use(wanted),
             "serial": disk.serial,
             "device": disk.device,
             "model": disk.model,
@@ -89,6 +92,10 @@ def _plan(decision: fleetmark_format.Decision) -> "list[dict[str, object]]":
         }
         for disk in decision.volume.disks
     ]
+
+
+def _use(wanted: fleetmark_format.Wanted) -> str:
+    return "%s at %s" % (wanted.filesystem, wanted.mount)
 
 
 def _deviations(wanted: fleetmark_format.Wanted, state: "dict[str, Any]") -> "list[str]":
@@ -116,7 +123,11 @@ def main() -> None:
             state = fleetmark_format.state(wanted, device)
             words = "; ".join(done) or "%s is as asked for" % wanted.mount
             module.exit_json(
-                changed=bool(done), msg=words, actions=done, plan=_plan(decision), state=state
+                changed=bool(done),
+                msg=words,
+                actions=done,
+                plan=_plan(wanted, decision),
+                state=state,
             )
         state = fleetmark_format.state(wanted, decision.device)
         wrong = _deviations(wanted, state) if task == "verify" else []
@@ -124,11 +135,11 @@ def main() -> None:
             wrong = [decision.refusal or "there is no such file system"]
         if wrong:
             module.fail_json(msg="%s: %s" % (wanted.mount, "; ".join(wrong)), state=state)
-        module.exit_json(changed=False, plan=_plan(decision), state=state)
+        module.exit_json(changed=False, plan=_plan(wanted, decision), state=state)
     except DiskError as error:
         if task == "look":
-            plan = [{"serial": "", "fate": "refuse", "contents": "", "why": str(error)}]
-            module.exit_json(changed=False, plan=plan, state={})
+            refused = {"serial": "", "fate": "refuse", "contents": "", "why": str(error)}
+            module.exit_json(changed=False, plan=[{**refused, "use": _use(wanted)}], state={})
         module.fail_json(msg=str(error))
 
 

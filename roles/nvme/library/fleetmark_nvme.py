@@ -28,9 +28,11 @@ options:
   rules: {description: The directory of udev rules., type: str, default: /etc/udev/rules.d}
   former: {description: The file that remembers., type: str, required: true}
   task:
-    description: C(apply), C(verify) (fails unless all is as asked for), or C(restore).
+    description: >-
+      C(apply), C(restore), C(verify) (fails unless all is as asked for), or C(look), which says
+      what would become of each disk and never fails for a refusal.
     type: str
-    choices: [apply, verify, restore]
+    choices: [apply, look, verify, restore]
     default: apply
 author: Fleetmark
 """
@@ -46,6 +48,10 @@ EXAMPLES = r"""
 RETURN = r"""
 disks: {description: The disks and what they say., type: list, returned: always}
 actions: {description: What was done or would be., type: list, returned: always}
+plan:
+  description: "For each disk: serial, use, contents, fate and why."
+  type: list
+  returned: with look
 warnings_of_disks: {description: What is wrong with them., type: list, returned: always}
 """
 
@@ -96,6 +102,25 @@ class Work:
         words = (disk.words, now or 0, asked, findings.words)
         return ["format %s from blocks of %d to %d bytes (was: %s)" % words]
 
+    def fate(self, disk: Disk) -> Dict[str, Any]:
+        """What formatting would make of a disk."""
+        asked = self.given["lba_bytes"]
+        told = {"serial": disk.serial, "use": self.use, "contents": "", "why": "", "fate": "keep"}
+        if not asked or queue(disk)["logical_block_bytes"] == asked:
+            return {**told, "contents": "blocks of that size"}
+        findings = guard.look(disk)
+        try:
+            guard.check(disk, findings, self.given["host"], self.given["consent"])
+            told["fate"] = "wipe" if findings.contents else "format"
+        except DiskError as error:
+            told.update(fate="refuse", why=str(error))
+        return {**told, "contents": findings.words}
+
+    @property
+    def use(self) -> str:
+        """What the disks are formatted for."""
+        return "blocks of %d bytes" % self.given["lba_bytes"]
+
     def deviations(self, disk: Disk) -> List[str]:
         """What is not as asked for."""
         before = fleetmark_queue.differences(disk, self.wanted)
@@ -143,11 +168,21 @@ def _troubles(disks: List[Dict[str, Any]]) -> List[str]:
     return found
 
 
+def _look(work: Work) -> "list[dict[str, Any]]":
+    try:
+        return [work.fate(disk) for disk in choose_all(work.given["choices"])]
+    except DiskError as error:
+        refused = {"serial": "", "fate": "refuse", "contents": "", "why": str(error)}
+        return [{**refused, "use": work.use}]
+
+
 def _run(module: AnsibleModule) -> "dict[str, Any]":
     work = Work(module.params, module.check_mode)
     if work.given["task"] == "restore":
         done = work.restore()
         return {"changed": bool(done), "actions": done, "disks": [], "warnings_of_disks": []}
+    if work.given["task"] == "look":
+        return {"changed": False, "plan": _look(work)}
     disks = choose_all(work.given["choices"])
     if work.given["task"] == "verify":
         wrong = [words for disk in disks for words in work.deviations(disk)]
@@ -177,7 +212,11 @@ def main() -> None:
         "lba_bytes": {"type": "int", "default": 0},
         "rules": {"type": "str", "default": "/etc/udev/rules.d"},
         "former": {"type": "str", "required": True},
-        "task": {"type": "str", "choices": ["apply", "verify", "restore"], "default": "apply"},
+        "task": {
+            "type": "str",
+            "choices": ["apply", "look", "verify", "restore"],
+            "default": "apply",
+        },
     }
     module = AnsibleModule(argument_spec=arguments, supports_check_mode=True)
     try:
