@@ -42,6 +42,12 @@ def concerned(what: Deployment) -> bool:
     return not what.tags or bool({"tuning", "filesystem", "nvme"} & set(what.tags))
 
 
+def line(disk: Disk) -> str:
+    """One disk in one line, with the reason of a refusal."""
+    words = f"  {disk.host}: disk {disk.serial} for {disk.use}: {disk.contents}"
+    return f"{words}; {_FATES[disk.fate]}" + (f" ({disk.why})" if disk.why else "")
+
+
 def show(console: Console, found: list[Disk]) -> None:
     """Print what becomes of each disk, with the reason of each refusal below the table."""
     table = Table("host", "serial", "now on it", "for", "what becomes of it")

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from fleetmark import channel, conduct, ledger, store
 from fleetmark import plan as plans
-from fleetmark.cli import deploy, prepare
+from fleetmark.cli import deploy, disks, prepare
 from fleetmark.cli.interrupts import Interrupts, interruptible
 from fleetmark.cli.options import RESULTS, ResultsOption, RunArgument
 from fleetmark.cli.progress import Work, show_while
@@ -103,6 +103,8 @@ def _provision(session: Session, ready: prepare.Prepared, directory: RunDirector
     assert ready.inventory is not None  # fleet_up has made it
     what = deploy.Deployment(ready.plan, ready.inventory, directory.provision("run"))
     try:
+        for disk in deploy.look_at_disks(what, session.interrupts.stop):
+            session.say(disks.line(disk))
         result = deploy.deploy(what, show, session.interrupts.stop)
         book = ledger.Ledger(directory.ledger)
         for name, host in result.hosts.items():
