@@ -132,7 +132,7 @@ def test_mariadb_compiled_against_packaged(inventory: Path, tmp_path: Path) -> N
 
     code, lines = fleetmark("provision", str(path), *place, "--json")
     text = "\n".join(lines)
-    hosts = json.loads(text[text.index("\n{") :])["hosts"]
+    hosts = json.loads(text[text.index("{") :])["hosts"]
     assert hosts["db1"]["changed"] == 0, "the second time there is nothing to do"
 
     code, _ = fleetmark("run", str(path), *place)
