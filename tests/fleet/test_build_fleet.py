@@ -58,8 +58,8 @@ def test_equal_hosts_share_one_build(
     assert copied == {**made, "copied_from": "db1"}
     server = f"{copied['prefix']}/{copied['server']} --no-defaults --version"
     assert lab.ssh("db2", server) == lab.ssh("db1", server)
-    assert lab.ssh("db2", "ls /var/lib/fleetmark/builds/work 2>/dev/null | wc -l") == "1"
-    assert lab.ssh("db2", "ls /var/lib/fleetmark/builds/work/*") == "", "nothing was built there"
+    assert lab.ssh("db2", "ls /var/lib/fleetmark/builds/making 2>/dev/null | wc -l") == "1"
+    assert lab.ssh("db2", "ls /var/lib/fleetmark/builds/making/*") == "", "nothing was built there"
 
     again = apply()
     assert [host.changed for host in again.hosts.values()] == [0, 0]

@@ -193,7 +193,7 @@ def test_a_build_survives_the_loss_of_its_play_and_is_joined(machine: Machine) -
     with pytest.raises(Interrupted):
         provision.run(machine.work(hosts), watch, stop)
     assert any(p.outcome == "running" and p.host == "db3" for p in seen)
-    (work,) = (machine.base("db3") / "builds" / "work").iterdir()
+    (work,) = (machine.base("db3") / "builds" / "making").iterdir()
     assert _going_on(machine, work), "the play is gone, the build is not"
 
     gate.touch()
