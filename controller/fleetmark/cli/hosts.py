@@ -36,7 +36,9 @@ def check(
 
     Example: fleetmark check my-first.yaml -i inventory.yml
     """
-    prepared = _on_real_hosts(prepare.prepare(experiment, _option(context, inventory), profile))
+    prepared = _on_real_hosts(
+        prepare.prepare(experiment, prepare.inventory_of(context, inventory), profile)
+    )
     opened = channel.open_channels(prepared.plan.hosts.values())
     try:
         looks = conduct.look(prepared.plan, opened.channels)
@@ -53,10 +55,6 @@ def check(
     if problems:
         raise conduct.combined(problems)
     return _NEGATIVE if any(look.deviations for look in ordered.values()) else 0
-
-
-def _option(context: typer.Context, inventory: str) -> str:
-    return prepare.inventory_of(context, inventory)
 
 
 def _on_real_hosts(prepared: prepare.Prepared) -> prepare.Prepared:
@@ -144,7 +142,7 @@ def provision(
 
     Example: fleetmark provision my-first.yaml -i inventory.yml --check
     """
-    prepared = _on_real_hosts(prepare.prepare(experiment, _option(context, inventory)))
+    prepared = _on_real_hosts(prepare.prepare(experiment, prepare.inventory_of(context, inventory)))
     assert prepared.inventory is not None
     plan = dataclasses.replace(
         prepared.plan, confirm_wipe=disks.consents(prepared, confirm_wipe or [])
@@ -187,7 +185,7 @@ def restore(
 
     Example: fleetmark restore my-first.yaml -i inventory.yml --limit db
     """
-    prepared = _on_real_hosts(prepare.prepare(experiment, _option(context, inventory)))
+    prepared = _on_real_hosts(prepare.prepare(experiment, prepare.inventory_of(context, inventory)))
     assert prepared.inventory is not None
     console = Console(stderr=as_json, highlight=False)
     what = deploy.Deployment(
